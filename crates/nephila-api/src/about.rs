@@ -9,7 +9,10 @@ use serde::Serialize;
 pub struct About<'a> {
     #[serde(flatten)]
     listed: Listed<'a>,
-    body_bytes: usize,
+    body_bytes: u64,
+    /// The object that holds the body.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    media: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<Listed<'a>>,
     headers: Vec<(String, String)>,
@@ -25,7 +28,8 @@ impl<'a> About<'a> {
         };
         About {
             listed: Listed::of(line),
-            body_bytes: capture.body.len(),
+            body_bytes: capture.media.map_or(capture.body.len() as u64, |media| media.bytes),
+            media: capture.media.map(|media| media.key()),
             origin: capture.origin.as_ref().map(Listed::of),
             headers: text.lines().skip(1).filter_map(field).collect(),
             warc: &capture.header.fields,

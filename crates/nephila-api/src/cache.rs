@@ -148,7 +148,13 @@ mod tests {
     }
 
     fn capture(bytes: usize) -> Capture {
-        Capture { header: Default::default(), http: Vec::new(), body: vec![b'x'; bytes], origin: None }
+        Capture {
+            header: Default::default(),
+            http: Vec::new(),
+            body: vec![b'x'; bytes],
+            origin: None,
+            media: None,
+        }
     }
 
     async fn read(hot: &Hot, number: u64, bytes: usize) -> bool {

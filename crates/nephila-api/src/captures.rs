@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
 use nephila_core::store::cdxj::Line;
-use nephila_core::store::head;
+use nephila_core::store::{Media, head};
 use nephila_core::url::CrawlUrl;
 use nephila_store::captures::{Capture, Captures, Elsewhere, seconds};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,7 @@ use tokio::sync::Semaphore;
 use super::about::About;
 use super::cache::Hot;
 use super::http::{HttpAnswer, HttpQuestion, ok, problem, reply, retry_after};
+use super::media::ReadMedia;
 use super::views::NodeState;
 use super::web::ReadPages;
 use super::{Explained, Questions, Summary};
@@ -91,6 +92,8 @@ pub struct Wanted {
     /// Requested capture time in 4 to 14 digits (`YYYYMMDDhhmmss`, cut at the end); none for the newest capture.
     pub at: Option<String>,
     pub(crate) part: Part,
+    /// Whether a body in an object store is sent through this node, instead of a redirect.
+    pub(crate) inline: bool,
 }
 
 impl Wanted {
@@ -109,7 +112,8 @@ impl Wanted {
         if at.as_ref().is_some_and(|at| !is_time(at)) {
             return Err(wrong("invalid parameter at: 4 to 14 digits, such as 20261115", String::new()).into());
         }
-        let wanted = Wanted { url: url.as_str().to_owned(), at, part };
+        let inline = asked.parameter("inline").as_deref() == Some("1");
+        let wanted = Wanted { url: url.as_str().to_owned(), at, part, inline };
         Ok((text, url, wanted))
     }
 }
@@ -122,6 +126,8 @@ pub struct Archive {
     name: String,
     /// Storage for files that the folder no longer has.
     elsewhere: Option<Arc<dyn Elsewhere>>,
+    /// Storage for bodies that are not in the archive.
+    media: Option<Arc<dyn ReadMedia>>,
     reads: Semaphore,
     hot: Hot,
 }
@@ -130,12 +136,19 @@ impl Archive {
     /// Opens the archive of this folder.
     pub fn new(dir: &Path, name: &str) -> Archive {
         let (dir, name) = (dir.to_owned(), name.to_owned());
-        Archive { dir, name, elsewhere: None, reads: Semaphore::new(READS_MAX), hot: Hot::new(0) }
+        let (elsewhere, media) = (None, None);
+        Archive { dir, name, elsewhere, media, reads: Semaphore::new(READS_MAX), hot: Hot::new(0) }
     }
 
     /// Sets the storage from which files are read that the folder does not have.
     pub fn with_elsewhere(mut self, elsewhere: Option<Arc<dyn Elsewhere>>) -> Archive {
         self.elsewhere = elsewhere;
+        self
+    }
+
+    /// Sets the object store of bodies that are not in the archive.
+    pub fn with_media(mut self, media: Option<Arc<dyn ReadMedia>>) -> Archive {
+        self.media = media;
         self
     }
 
@@ -180,6 +193,9 @@ impl Archive {
         let of = line.clone();
         let read = self.read(move |captures| Ok(captures.read(&of, BODY_BYTES_MAX)?));
         let (capture, is_hot) = self.hot.capture(&line, read).await?;
+        if let (Some(media), Part::Http | Part::Body) = (&capture.media, wanted.part) {
+            return Ok(Some(self.media_answer(wanted, media, &capture, &line).await?));
+        }
         let (kind, body) = match wanted.part {
             Part::Json => return Ok(Some(ok(&About::of(&line, &capture)))),
             Part::Headers => ("text/plain", capture.http.clone()),
@@ -187,6 +203,49 @@ impl Archive {
             _ => ("application/http", as_http(&capture)),
         };
         Ok(Some(self.described(kind, body, &line, is_hot)))
+    }
+
+    /// The answer for a capture whose body is in an object store: a redirect to the body, or the body itself.
+    async fn media_answer(
+        &self,
+        wanted: &Wanted,
+        media: &Media,
+        capture: &Capture,
+        line: &Line,
+    ) -> Result<HttpAnswer, Instead> {
+        let away = |error: anyhow::Error| {
+            let detail = format!("{error:#}");
+            retry_after(
+                problem(StatusCode::SERVICE_UNAVAILABLE, "object store unavailable", detail),
+                AWAY_RETRY,
+            )
+        };
+        let store = self.media.as_ref().ok_or_else(|| {
+            away(anyhow::anyhow!("its body is the object {}, and media.to is not set here", media.key()))
+        })?;
+        if !wanted.inline
+            && let Some(url) = store.url(media).await.map_err(away)?
+            && let Ok(location) = HeaderValue::from_str(&url)
+        {
+            let mut answer = self.described("text/plain", Vec::new(), line, false);
+            *answer.status_mut() = StatusCode::FOUND;
+            answer.headers_mut().insert(header::LOCATION, location);
+            return Ok(answer);
+        }
+        if media.bytes > BODY_BYTES_MAX {
+            let detail =
+                format!("its body has {} bytes: ask without inline=1, or `nephila read -o`", media.bytes);
+            return Err(
+                problem(StatusCode::INTERNAL_SERVER_ERROR, "the capture cannot be read", detail).into()
+            );
+        }
+        let _room = self.reads.acquire().await.expect("it is never closed");
+        let body = store.body(media).await.map_err(away)?;
+        let (kind, body) = match wanted.part {
+            Part::Body => ("application/octet-stream", body.into()),
+            _ => ("application/http", [&capture.http[..], &body[..]].concat()),
+        };
+        Ok(self.described(kind, body, line, false))
     }
 
     /// An answer with bytes of a capture, and with what is known of it.

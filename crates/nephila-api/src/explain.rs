@@ -14,6 +14,7 @@ use nephila_spider::Spider;
 
 use super::captures::Archive;
 use super::events::Followers;
+use super::media::ReadMedia;
 use super::scope::Scopes;
 use super::views::Added;
 use nephila_engine::clock::Clock;
@@ -59,6 +60,12 @@ impl Questions {
     /// Sets the spider of the crawl, which must know the addresses opened by added URLs.
     pub fn with_spider(mut self, spider: Spider) -> Questions {
         self.spider = Some(spider);
+        self
+    }
+
+    /// Sets the object store of bodies that are not in the archive.
+    pub fn with_media(mut self, media: Option<Arc<dyn ReadMedia>>) -> Questions {
+        self.archive = self.archive.map(|archive| archive.with_media(media));
         self
     }
 

@@ -27,6 +27,7 @@ mod feeds;
 mod foreseen;
 mod http;
 mod lists;
+pub mod media;
 pub mod metrics;
 mod proof;
 mod room;

@@ -18,12 +18,14 @@ mod memento;
 mod replay;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use http::header::{self, HeaderValue};
 use http::{Method, StatusCode};
 
 use super::captures::{Archive, Wanted};
 use super::http::{Answers, HttpAnswer, HttpQuestion, ok, problem};
+use super::media::ReadMedia;
 use super::views::NodeState;
 
 pub use replay::{Browse, Replay};
@@ -88,6 +90,13 @@ impl ReadOnly {
     #[must_use]
     pub fn with_cache(mut self, bytes_max: usize) -> ReadOnly {
         self.archive = self.archive.with_cache(bytes_max);
+        self
+    }
+
+    /// Sets the object store of bodies that are not in the archive.
+    #[must_use]
+    pub fn with_media(mut self, media: Option<Arc<dyn ReadMedia>>) -> ReadOnly {
+        self.archive = self.archive.with_media(media);
         self
     }
 

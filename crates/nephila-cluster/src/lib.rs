@@ -33,6 +33,7 @@ pub(crate) mod known;
 mod lease;
 mod limits;
 mod lists;
+pub mod media;
 pub mod objects;
 mod parts;
 mod pins;

@@ -8,6 +8,7 @@
 //! Invariants: every call ends, by a result or by its timeout; a failed call is retried a few times with backoff, and
 //! the error names the object, the store and a remedy; at most [`PARTS_AT_ONCE`] parts of a file are in memory.
 
+mod body;
 mod upload;
 
 use std::io::{self, Read as _, Write as _};
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use nephila_engine::settings;
 
+pub use body::{Label, PARTS_HELD};
 pub use upload::Sent;
 
 /// Part size of a multipart upload, and the minimum file length for one. Services ask for at least 5 MiB; all parts but

@@ -87,7 +87,7 @@ impl Remote {
     /// A capture, or the error answer.
     pub async fn page(&self, url: &str, part: &str, at: Option<&str>) -> anyhow::Result<Reply> {
         let at = at.map(|at| format!("&at={at}")).unwrap_or_default();
-        let target = format!("/api/v1/pages?as={part}&url={}{at}", escaped(url));
+        let target = format!("/api/v1/pages?as={part}&inline=1&url={}{at}", escaped(url));
         let (_, reply) =
             self.ask(Again::Always, || Question::get(target.clone(), ANSWER_BYTES_MAX, ANSWER_MAX)).await?;
         Ok(reply)

@@ -129,7 +129,7 @@ impl Session {
         let tools = Tools {
             handle: running.handle,
             fetch: node.fetch.clone(),
-            keep: Some(Arc::new(node.archive.clone())),
+            keep: Some(crate::media::keep(Arc::new(node.archive.clone()), &node.settings)?),
             log: node.log.clone(),
         };
         let (settings, folder) = (node.settings.clone(), node.folder.clone());

@@ -19,6 +19,7 @@ use tokio::sync::Mutex;
 use super::Node;
 use crate::objects::Objects;
 use nephila_api::captures::Archive;
+use nephila_api::media::ReadMedia;
 use nephila_engine::settings::ArchiveUpload;
 
 /// Folder of archives in the object store, and local folder of their indexes.
@@ -56,6 +57,8 @@ pub(crate) struct Stored {
     /// The archives of all nodes.
     objects: Objects,
     kept: PathBuf,
+    /// The bodies that are not in archives.
+    media: Option<Arc<dyn ReadMedia>>,
     known: Mutex<Known>,
 }
 
@@ -75,7 +78,8 @@ impl Stored {
         }
         let objects = node.cluster.objects(settings)?.map(|objects| objects.within(ARCHIVES));
         let kept = node.folder.dir().join(KEPT);
-        Ok(objects.map(|objects| Stored { objects, kept, known: Mutex::default() }))
+        let media = crate::media::reader(&node.settings)?;
+        Ok(objects.map(|objects| Stored { objects, kept, media, known: Mutex::default() }))
     }
 
     /// The files that one node has sent.
@@ -100,7 +104,10 @@ impl Stored {
             for (node, indexes) in indexes {
                 let dir = self.kept.join(node);
                 self.bring(node, &dir.join(ARCHIVES), &indexes).await?;
-                let made = || Arc::new(Archive::new(&dir, node).with_elsewhere(Some(self.files(node))));
+                let made = || {
+                    let archive = Archive::new(&dir, node).with_elsewhere(Some(self.files(node)));
+                    Arc::new(archive.with_media(self.media.clone()))
+                };
                 known.archives.entry(node.to_owned()).or_insert_with(made);
             }
             known.looked = Some(Instant::now());

@@ -183,6 +183,11 @@ impl Builder {
         folder.set_plan(&plan)?;
         folder.set_settings(&self.settings)?;
         let Builder { settings, private_seeds, fetch, keep, read, observe, stop, .. } = self;
+        let is_media_lost = !settings.media.to.is_empty() && keep.is_none() && temporary.is_none();
+        anyhow::ensure!(
+            !is_media_lost,
+            "media.to needs a stage of its own that stores bodies: see `Builder::keep`"
+        );
         if folder.has_partitions() {
             wire::outwait_spiders(&settings).await;
         }

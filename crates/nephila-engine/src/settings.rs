@@ -8,6 +8,7 @@ mod cluster;
 mod credential;
 mod limits;
 mod load;
+mod media;
 mod print;
 mod secrets;
 mod spiders;
@@ -28,6 +29,7 @@ pub use cluster::{ArchiveUpload, Cluster, given};
 pub use credential::Credential;
 pub use load::load;
 pub use load::remember_contact;
+pub use media::Media;
 pub use print::page;
 pub(crate) use secrets::missing as missing_secret;
 pub use spiders::{Allow, Dialect, Spiders};
@@ -58,6 +60,8 @@ pub struct Settings {
     pub spiders: Spiders,
     /// Archive files.
     pub store: nephila_store::archive::Settings,
+    /// Large bodies in an object store.
+    pub media: Media,
     /// Links and text of fetched pages.
     pub handler: Handler,
     /// Tables of captures and links.
@@ -462,6 +466,7 @@ fn check(settings: &Settings) -> Result<(), String> {
     }
     let (total, ticket) = (settings.spider.total_timeout, settings.frontier.ticket_timeout);
     settings.spiders.check(total, ticket, !settings.cluster.servers.is_empty())?;
+    settings.media.check(&settings.cluster)?;
     settings.cluster.check()
 }
 

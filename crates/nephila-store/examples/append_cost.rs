@@ -102,6 +102,7 @@ fn exchange(n: usize, body: Bytes) -> Exchange {
         truncated: None,
         notes: vec![("via", "http://site.test/".into()), ("hopsFromSeed", "LL".into())],
         text: String::new(),
+        media: None,
     }
 }
 

@@ -74,6 +74,7 @@ impl Sample {
             truncated: None,
             notes: vec![("via", "http://site.test/".into()), ("hopsFromSeed", "L".into())],
             text: String::new(),
+            media: None,
         };
         change(&mut exchange);
         let receipt = self.archive.append(exchange).await.expect("stored");

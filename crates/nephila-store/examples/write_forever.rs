@@ -155,5 +155,6 @@ fn page(n: u64) -> Exchange {
         truncated: None,
         notes: vec![],
         text: String::new(),
+        media: None,
     }
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nephila_core::store::cdxj::Line;
-use nephila_core::store::{cdxj, head, roll};
+use nephila_core::store::{Media, cdxj, head, media, roll};
 
 use crate::warc::{self, Header, Limits, Reader, Record, Visitor};
 
@@ -98,6 +98,8 @@ pub struct Capture {
     pub body: Vec<u8>,
     /// The line of the record that holds the body, if another.
     pub origin: Option<Line>,
+    /// The object that holds the body, if the body is in an object store; `body` is then empty.
+    pub media: Option<Media>,
 }
 
 impl Captures {
@@ -208,7 +210,8 @@ impl Captures {
         let block_bytes_max = body_bytes_max.saturating_add(HTTP_HEAD_BYTES_MAX as u64);
         let (record, block) = self.block(line, block_bytes_max)?;
         let (http, body) = split(&record.header, block);
-        let mut capture = Capture { header: record.header, http, body, origin: None };
+        let media = media_of(&record.header);
+        let mut capture = Capture { header: record.header, http, body, origin: None, media };
         let mut refers = refers_to(&capture.header);
         for _ in 0..REVISIT_HOPS_MAX {
             let Some((url, date)) = refers else { break };
@@ -219,11 +222,15 @@ impl Captures {
             let (http, body) = split(&record.header, block);
             refers = refers_to(&record.header);
             capture.body = body;
+            capture.media = media_of(&record.header);
             // The head of a 304 does not describe the page; use the original head.
             if capture.http.is_empty() || is_not_modified(&capture.http) {
                 capture.http = http;
             }
             capture.origin = Some(origin);
+        }
+        if let Some(media) = &capture.media {
+            capture.http = media::whole_head(&capture.http, media.bytes);
         }
         Ok(capture)
     }
@@ -454,6 +461,10 @@ fn split(header: &Header, mut block: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
     }
     let body = head::end(&block).map(|end| block.split_off(end)).unwrap_or_default();
     (block, body)
+}
+
+fn media_of(header: &Header) -> Option<Media> {
+    header.get(media::FIELD).and_then(Media::parse)
 }
 
 fn refers_to(header: &Header) -> Option<(String, String)> {

@@ -8,12 +8,12 @@
 //!
 //! Each [`Finding`] has a stable name ([`Kind::name`]), for scripts.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use nephila_core::store::cdxj;
+use nephila_core::store::{Media, cdxj};
 
 use crate::archive::ENDINGS;
 use crate::archive::damage::{self, Damage, What};
@@ -32,6 +32,8 @@ pub use kind::Kind;
 pub const FINDINGS_MAX: usize = 10_000;
 /// Maximum record ids remembered to find duplicates.
 const IDS_MAX: usize = 4_000_000;
+/// Maximum objects remembered; further ones are only counted.
+pub const MEDIA_MAX: usize = 4_000_000;
 /// Maximum bytes searched for the next record after an unreadable one.
 const SEARCH_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
@@ -65,9 +67,32 @@ pub struct Report {
     pub bytes: u64,
     /// Digests of unsupported algorithms.
     pub unchecked: u64,
+    /// The objects that hold bodies, each with the first record that names the object.
+    pub media: BTreeMap<Media, Named>,
+    /// Records that name objects beyond [`MEDIA_MAX`].
+    pub media_left_out: u64,
+}
+
+/// A record that names an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The file.
+    pub file: PathBuf,
+    /// Offset of the record.
+    pub offset: u64,
+    /// `WARC-Record-ID`, if there is one.
+    pub record: Option<String>,
 }
 
 impl Report {
+    fn name(&mut self, media: Media, named: Named) {
+        if self.media.len() < MEDIA_MAX || self.media.contains_key(&media) {
+            self.media.entry(media).or_insert(named);
+        } else {
+            self.media_left_out += 1;
+        }
+    }
+
     fn add(
         &mut self,
         file: &Path,

@@ -73,9 +73,10 @@ pub(crate) enum Command {
     Fetch(Box<FetchArgs>),
     /// Check WARC files and their indexes strictly, also for defects that other tools overlook.
     ///
-    /// Exit code: 0 clean, 1 defects found, 2 trouble.
+    /// With `--media`, every object that holds the body of a capture (`media.to`) is read as well, and compared with the
+    /// length and the digest in the archive. Exit code: 0 clean, 1 defects found, 2 trouble.
     #[command(
-        after_help = "Examples:\n  nephila verify docs\n  nephila verify --json old.warc.gz index.cdxj"
+        after_help = "Examples:\n  nephila verify docs\n  nephila verify --json old.warc.gz index.cdxj\n  nephila verify --media docs"
     )]
     Verify(VerifyArgs),
     /// Extract title, main text and links from the stored pages again, with the parser of this version.
@@ -366,6 +367,12 @@ pub struct VerifyArgs {
     /// Print one JSON line per defect
     #[arg(long)]
     pub json: bool,
+    /// Also read all bodies that are in an object store, by the settings of the folder's last crawl
+    #[arg(long)]
+    pub media: bool,
+    /// Settings.
+    #[command(flatten)]
+    pub common: Common,
 }
 
 /// Arguments of `nephila settings`.

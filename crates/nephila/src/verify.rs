@@ -3,13 +3,17 @@
 use std::io::Write;
 use std::path::Path;
 
-use nephila_store::verify::{Finding, Kind, verify_path};
+use anyhow::Context;
+use nephila_cluster::media::MediaStore;
+use nephila_cluster::objects::Error;
+use nephila_store::verify::{FINDINGS_MAX, Finding, Kind, Report, verify_path};
 use serde::Serialize;
 
 use crate::cli::VerifyArgs;
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::Folder;
 use nephila_engine::folder::inspect::{self, inspect};
+use nephila_engine::process::{block_on, small_runtime};
 use nephila_engine::settings::usage;
 
 /// A defect as a JSON line.
@@ -26,7 +30,7 @@ struct Line<'a> {
 /// Runs the check and prints the findings.
 pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<Exit> {
     let mut out = std::io::stdout().lock();
-    let (mut files, mut records, mut bytes, mut found) = (0, 0, 0, 0);
+    let (mut files, mut records, mut bytes, mut found, mut objects) = (0, 0, 0, 0, 0);
     for path in &args.paths {
         let report =
             verify_path(path).map_err(|error| usage(anyhow::anyhow!("{}: {error}", path.display())))?;
@@ -36,6 +40,17 @@ pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<Exit> {
         found += report.findings_total;
         for finding in &report.findings {
             print(&mut out, finding, args.json)?;
+        }
+        if args.media {
+            let damaged = media(args, path, &report)?;
+            objects += report.media.len();
+            found += damaged.len() as u64;
+            for finding in damaged.iter().take(FINDINGS_MAX) {
+                print(&mut out, finding, args.json)?;
+            }
+            if report.media_left_out > 0 {
+                anyhow::bail!("{} records name objects that were not read: too many", report.media_left_out);
+            }
         }
         for finding in state(path)? {
             found += 1;
@@ -52,9 +67,39 @@ pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<Exit> {
             1 => "1 defect".to_owned(),
             many => format!("{many} defects"),
         };
-        writeln!(out, "{files} files, {records} records, {bytes} bytes: {defects}")?;
+        let objects = if args.media { format!(", {objects} objects") } else { String::new() };
+        writeln!(out, "{files} files, {records} records, {bytes} bytes{objects}: {defects}")?;
     }
     Ok(if found == 0 { Exit::Done } else { Exit::Failed })
+}
+
+/// Findings about the objects that hold bodies of captures.
+fn media(args: &VerifyArgs, path: &Path, report: &Report) -> anyhow::Result<Vec<Finding>> {
+    if report.media.is_empty() {
+        return Ok(Vec::new());
+    }
+    let kept = Folder::new(path).settings();
+    let settings = args.common.load_from(Some(&*kept).filter(|kept| kept.is_file()))?;
+    let store = MediaStore::open(&settings)?
+        .with_context(|| format!("{}: media.to does not say where the bodies are", path.display()))?;
+    let runtime = small_runtime()?;
+    let mut findings = Vec::new();
+    for (media, named) in &report.media {
+        let kind = match block_on(&runtime, store.verify(media)) {
+            Ok(()) => continue,
+            Err(error @ Error::Missing { .. }) => (Kind::MediaGone, error),
+            Err(error @ Error::Damaged { .. }) => (Kind::MediaDamaged, error),
+            Err(error) => return Err(error.into()),
+        };
+        findings.push(Finding {
+            file: named.file.clone(),
+            offset: named.offset,
+            record: named.record.clone(),
+            kind: kind.0,
+            message: kind.1.to_string(),
+        });
+    }
+    Ok(findings)
 }
 
 /// Findings about the state of a crawl, if this path is the folder of one.

@@ -76,7 +76,8 @@ pub(super) async fn capture(
         put(fields, header::LINK, &site.links(&found, None));
         return Ok(answer);
     }
-    let at = format!("&at={}", found.timestamp);
+    // The bytes as stored, also of a body in an object store.
+    let at = format!("&inline=1&at={}", found.timestamp);
     let answer = pages.read_page(asked.instead(&target("http", &found.url, &at))).await;
     if answer.status() != StatusCode::OK {
         return Err(answer.into());

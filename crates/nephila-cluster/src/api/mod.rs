@@ -115,6 +115,7 @@ pub fn start(node: &Arc<Node>, bound: Option<Bound>) -> anyhow::Result<Serving> 
     let stored = Stored::of(node)?;
     let archive = Archive::new(node.folder.dir(), &node.name)
         .with_elsewhere(stored.as_ref().map(|stored| stored.files(&node.name)))
+        .with_media(crate::media::reader(&node.settings)?)
         .with_cache(node.settings.api.cache_bytes());
     let followers = Default::default();
     let among = among(&node.settings)?;
@@ -358,6 +359,10 @@ impl Api {
             use std::sync::atomic::Ordering::Relaxed;
             if shared.counts.disk_full.load(Relaxed) || shared.counts.disk_low.load(Relaxed) {
                 alarms.push("its disk is full: it fetches nothing until there is room".to_owned());
+            }
+            let away = shared.counts.objects_away.load(Relaxed);
+            if away > 0 {
+                alarms.push(format!("the object store does not take media: {away} pages wait for it"));
             }
             stats = self.bounded(self.questions(&shared).stats()).await.ok();
             if stats.is_none() {

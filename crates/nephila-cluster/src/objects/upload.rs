@@ -137,7 +137,9 @@ impl Objects {
     }
 }
 
-fn failed<T>(result: Result<object_store::Result<T>, tokio::time::error::Elapsed>) -> Option<String> {
+pub(super) fn failed<T>(
+    result: Result<object_store::Result<T>, tokio::time::error::Elapsed>,
+) -> Option<String> {
     match result {
         Ok(Ok(_)) => None,
         Ok(Err(error)) => Some(text(&error)),

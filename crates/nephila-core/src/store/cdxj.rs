@@ -1,8 +1,8 @@
 //! Lines of a CDXJ index: `key time {json}`.
 //!
 //! A line is the same whether made while writing or from the finished WARC file, so an index can be rebuilt byte for
-//! byte. The JSON is formatted like the output of `cdxj-indexer` (ASCII only, a blank after `:` and `,`); one field is
-//! an addition, `truncated`, as in Common Crawl.
+//! byte. The JSON is formatted like the output of `cdxj-indexer` (ASCII only, a blank after `:` and `,`); two fields are
+//! additions: `truncated`, as in Common Crawl, and `media`, the SHA-256 of a body that is in an object store.
 
 use std::fmt::Write as _;
 
@@ -23,6 +23,8 @@ pub struct Capture {
     pub digest: Option<String>,
     /// `WARC-Truncated`.
     pub truncated: Option<String>,
+    /// SHA-256 of the body in hexadecimal, if the body is in an object store.
+    pub media: Option<String>,
 }
 
 /// The media type in a `Content-Type`, cut like in `cdxj-indexer`.
@@ -37,7 +39,9 @@ impl Capture {
         let mut out = crate::url::surt(&url);
         let _ = write!(out, " {} {{\"url\": ", self.digits14);
         quote(&mut out, &url);
-        for (name, value) in [("mime", &self.mime), ("status", &self.status), ("digest", &self.digest)] {
+        for (name, value) in
+            [("mime", &self.mime), ("status", &self.status), ("digest", &self.digest), ("media", &self.media)]
+        {
             if let Some(value) = value {
                 let _ = write!(out, ", \"{name}\": ");
                 quote(&mut out, value);
@@ -105,6 +109,7 @@ impl Line {
                 status: get("status"),
                 digest: get("digest"),
                 truncated: get("truncated"),
+                media: get("media"),
             },
             length: get("length")?.parse().ok()?,
             offset: get("offset")?.parse().ok()?,

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 
+use super::Media;
 use crate::time::Timestamp;
 
 /// One request and its response.
@@ -38,6 +39,8 @@ pub struct Exchange {
     pub notes: Vec<(&'static str, String)>,
     /// The main text of the page, for a conversion record; empty if there is none.
     pub text: String,
+    /// The object that holds the body, durably: then the archive stores the head alone.
+    pub media: Option<Media>,
 }
 
 /// Why a stored body is incomplete. The words are WARC's.
@@ -110,6 +113,7 @@ impl Exchange {
             truncated: self.truncated,
             notes: self.notes.clone(),
             text: self.text.clone(),
+            media: self.media,
         }
     }
 }

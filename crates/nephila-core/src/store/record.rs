@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use super::{Digest, Exchange, redact};
+use super::{Digest, Exchange, Truncation, media, redact};
 use crate::time::Timestamp;
 
 /// The end of every record.
@@ -84,8 +84,13 @@ pub fn answer(
         head.field("WARC-Payload-Digest", &digest.to_string());
     }
     head.field("WARC-Block-Digest", &block.to_string());
-    if let (Kind::Response | Kind::Resource(_), Some(truncated)) = (kind, exchange.truncated) {
+    let media = exchange.media.filter(|_| *kind == Kind::Response);
+    let truncated = media.map_or(exchange.truncated, |_| Some(Truncation::Length));
+    if let (Kind::Response | Kind::Resource(_), Some(truncated)) = (kind, truncated) {
         head.field("WARC-Truncated", truncated.as_str());
+    }
+    if let Some(media) = media {
+        head.field(media::FIELD, &media.to_string());
     }
     let content_type = match kind {
         Kind::Resource(media_type) => media_type,

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -134,10 +134,28 @@ pub struct Counts {
     pub reread_found: AtomicU64,
     /// Whether the archive waits for room on the disk.
     pub disk_full: AtomicBool,
+    /// Number of pages that wait for the object store.
+    pub objects_away: AtomicUsize,
     /// Whether the free space is below `crawl.disk_free_min`.
     pub disk_low: AtomicBool,
     /// Measurements of the stages.
     pub metrics: Metrics,
+}
+
+/// A page that waits, counted until dropped.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl<'a> Waits<'a> {
+    fn new(count: &'a AtomicUsize) -> Waits<'a> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Waits(count)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Default for Counts {
@@ -170,6 +188,7 @@ impl Counts {
             reread: zero(),
             reread_found: zero(),
             disk_full: AtomicBool::new(false),
+            objects_away: AtomicUsize::new(0),
             disk_low: AtomicBool::new(false),
             metrics: Metrics::default(),
         }
@@ -404,9 +423,10 @@ impl Shared {
         self.introduction.may_ask(address)
     }
 
-    /// Stores an exchange, retrying until the disk has room.
+    /// Stores an exchange, retrying until the disk has room and the object store answers.
     pub async fn store(&self, exchange: Option<Exchange>) -> anyhow::Result<Option<Receipt>> {
         let (Some(keep), Some(exchange)) = (&self.stages.keep, exchange) else { return Ok(None) };
+        let mut waits = None;
         loop {
             match keep.keep(exchange.share()).await {
                 Ok(receipt) => {
@@ -418,6 +438,10 @@ impl Shared {
                 }
                 Err(NotKept::Later) => {
                     self.counts.disk_full.store(true, Ordering::Relaxed);
+                    tokio::time::sleep(FULL_PAUSE).await;
+                }
+                Err(NotKept::Away) => {
+                    waits.get_or_insert_with(|| Waits::new(&self.counts.objects_away));
                     tokio::time::sleep(FULL_PAUSE).await;
                 }
                 Err(NotKept::Failed(error)) => return Err(error),

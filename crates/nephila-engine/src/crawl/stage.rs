@@ -122,6 +122,8 @@ pub trait Keep: Send + Sync {
 pub enum NotKept {
     /// There is no room, or a write failed: the same exchange is offered again soon.
     Later,
+    /// The object store does not take the body: the same exchange is offered again soon.
+    Away,
     /// The crawl cannot go on.
     Failed(anyhow::Error),
 }

@@ -119,6 +119,7 @@ fn keep(fetched: &mut Fetched, request: &Request, ip: IpAddr, spider: &str, data
             truncated: fetched.truncated,
             notes: vec![("outcome", fetched.outcome.name().to_owned()), ("spider", spider.to_owned())],
             text: String::new(),
+            media: None,
         });
     }
     fetched.decoded = (request.keep.decoded && is_kept).then_some(body);

@@ -18,6 +18,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("spider", sources::SPIDER, "Settings"),
     ("spiders", include_str!("spiders.rs"), "Spiders"),
     ("store", nephila_store::archive::SETTINGS_SOURCE, "Settings"),
+    ("media", include_str!("media.rs"), "Media"),
     ("handler", include_str!("../settings.rs"), "Handler"),
     ("tables", include_str!("tables.rs"), "Tables"),
     ("recrawl", sources::RECRAWL, "Settings"),

@@ -43,6 +43,7 @@ impl Fetched {
                 truncated: None,
                 notes: vec![("outcome", answer.outcome.name().to_owned())],
                 text: String::new(),
+                media: None,
             });
         }
         fetched.decoded = (request.keep.decoded && answer.keep).then_some(body);

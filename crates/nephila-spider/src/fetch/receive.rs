@@ -177,6 +177,7 @@ pub(crate) async fn receive(
             truncated: fetched.truncated,
             notes,
             text: String::new(),
+            media: None,
         });
     }
 }

@@ -10,7 +10,7 @@ use nephila_core::handler::sniff::{SNIFF_BYTES_MAX, sniff};
 use nephila_core::store::cdxj;
 use nephila_core::store::digest::Hasher;
 use nephila_core::store::record::{self, Kind};
-use nephila_core::store::{Digest, Exchange, Payload, head, redact};
+use nephila_core::store::{Digest, Exchange, Payload, Truncation, head, redact};
 use nephila_core::time::Timestamp;
 use uuid::Uuid;
 
@@ -145,6 +145,13 @@ impl<'a> Worker<'a> {
             }
         };
         let (kind, payload) = self.decide(&exchange, &http, len, payload);
+        if let (Kind::Response, Some(media)) = (&kind, exchange.media) {
+            exchange.notes.push(("media", media.to_string()));
+            let http = head::response(&exchange.response_head, 0, &start);
+            let ready = self.answer(&exchange, &http, &kind, payload, Some(b""), (0, None));
+            self.body = spare;
+            return ready;
+        }
         let mut ready = self.answer(&exchange, &http, &kind, payload, held, (len, whole_block))?;
         if is_large && holds_body(&kind) {
             let large = ready.large.as_mut().expect("made for a large response");
@@ -265,6 +272,8 @@ impl<'a> Worker<'a> {
             Kind::NotModified(_) => (Some("warc/revisit".into()), None),
         };
         let url = record::target_uri(&exchange.url);
+        let media = exchange.media.filter(|_| *kind == Kind::Response);
+        let truncated = media.map_or(exchange.truncated, |_| Some(Truncation::Length));
         let capture = cdxj::Capture {
             url: url.clone(),
             digits14: exchange.started.digits14(),
@@ -272,6 +281,7 @@ impl<'a> Worker<'a> {
             status,
             digest: Some(payload.to_string()),
             truncated: None,
+            media: media.map(|media| media.hex()),
         };
         let whole = exchange.truncated.is_none();
         Ok(Ready {
@@ -280,7 +290,7 @@ impl<'a> Worker<'a> {
             answer_len,
             date: exchange.started,
             line: Some(capture.begin()),
-            truncated: exchange.truncated.map(|reason| reason.as_str()),
+            truncated: truncated.map(|reason| reason.as_str()),
             kind: match kind {
                 Kind::Response => super::Kind::Response,
                 Kind::Resource(_) => super::Kind::Resource,

@@ -126,8 +126,8 @@ impl Memory {
         else {
             return;
         };
-        // A truncated capture is no reference.
-        if line.capture.truncated.is_some() {
+        // A truncated capture is no reference; one whose body is in an object store is whole.
+        if line.capture.truncated.is_some() && line.capture.media.is_none() {
             return;
         }
         let is_revisit = line.capture.mime.as_deref() == Some("warc/revisit");

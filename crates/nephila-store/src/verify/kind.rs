@@ -63,6 +63,12 @@ kinds! {
     ContentType = "content-type",
     /// `WARC-Truncated` has a reason that the WARC standard does not define.
     Truncated = "truncated-reason",
+    /// `Nephila-Media` is not the name and the length of an object, or stands in a record with a body.
+    MediaForm = "media-form",
+    /// The object that holds the body of a capture is missing.
+    MediaGone = "media-gone",
+    /// The object that holds the body of a capture has another length or digest.
+    MediaDamaged = "media-damaged",
     /// A digest cannot be read.
     DigestForm = "digest-form",
     /// `WARC-Block-Digest` does not match the block.

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use nephila_core::store::digest::Hasher;
 use nephila_core::store::record::{PROFILE_IDENTICAL, PROFILE_NOT_MODIFIED};
-use nephila_core::store::{Digest, cdxj};
+use nephila_core::store::{Digest, Media, cdxj, media};
 
 use super::http::Http;
-use super::{IDS_MAX, Kind, Report};
+use super::{IDS_MAX, Kind, Named, Report};
 use crate::warc::scan::capture;
 use crate::warc::{Header, Record, Visitor};
 
@@ -98,7 +98,9 @@ impl Checker {
         match (kind, &view) {
             ("response", Some(view)) => {
                 view.check_response(&mut add);
-                digest("WARC-Payload-Digest", Kind::PayloadDigest, view.payload_digest(), &mut add);
+                // The payload is an object: `verify --media` reads it.
+                let payload = view.payload_digest().filter(|_| header.get(media::FIELD).is_none());
+                digest("WARC-Payload-Digest", Kind::PayloadDigest, payload, &mut add);
                 http_head = view.head;
             }
             ("revisit", view) => {
@@ -111,6 +113,14 @@ impl Checker {
                 digest("WARC-Payload-Digest", Kind::PayloadDigest, Some(block), &mut add);
             }
             _ => {}
+        }
+        let held = header.get(media::FIELD).map(|said| (said, Media::parse(said)));
+        match held {
+            Some((_, Some(media))) if kind == "response" && view.is_some_and(|view| view.body_len == 0) => {
+                report.name(media, Named { file: path.into(), offset: record.offset, record: id.clone() });
+            }
+            Some((said, _)) => add(Kind::MediaForm, format!("{said:?}")),
+            None => {}
         }
         report.unchecked += unchecked;
         for (kind, message) in found {

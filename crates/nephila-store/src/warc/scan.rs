@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use nephila_core::store::digest::Hasher;
-use nephila_core::store::{Digest, cdxj, head};
+use nephila_core::store::{Digest, Media, cdxj, head, media};
 
 use super::{Error, Format, Header, HttpHead, Limits, Reader, Record, Visitor};
 
@@ -185,5 +185,6 @@ pub fn capture(header: &Header, http: &[u8]) -> Option<cdxj::Capture> {
     let url = header.get("WARC-Target-URI")?.trim_matches(['<', '>']).to_owned();
     let digest = header.get("WARC-Payload-Digest").map(str::to_owned);
     let truncated = header.get("WARC-Truncated").map(str::to_owned);
-    Some(cdxj::Capture { url, digits14, mime, status, digest, truncated })
+    let media = header.get(media::FIELD).and_then(Media::parse).map(|media| media.hex());
+    Some(cdxj::Capture { url, digits14, mime, status, digest, truncated, media })
 }

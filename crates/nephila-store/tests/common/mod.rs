@@ -55,6 +55,7 @@ pub fn answer(url: &str, head: &str, body: Vec<u8>) -> Exchange {
         truncated: None,
         notes: vec![("via", "http://site.test/".into())],
         text: String::new(),
+        media: None,
     }
 }
 

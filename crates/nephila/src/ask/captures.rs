@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::Context;
 use http::StatusCode;
 use nephila_core::handler::{charset, sniff};
-use nephila_core::store::head;
+use nephila_core::store::{Media, head};
 use nephila_core::text::{shown, shown_bytes};
 use nephila_core::url::CrawlUrl;
 use nephila_spider::decode;
@@ -14,6 +14,7 @@ use nephila_store::captures::{Captures, Match, Query};
 use super::{json, markup, on_terminal, out, time};
 use crate::cli::ask::{CdxArgs, MatchKind, ReadArgs, Where};
 use nephila_api::about::{About, Listed};
+use nephila_cluster::media::MediaStore;
 use nephila_cluster::remote::{Remote, refused};
 use nephila_engine::crawl::decoded::{decoded, head_fields};
 use nephila_engine::exit::Exit;
@@ -51,7 +52,11 @@ pub(super) fn read(args: &ReadArgs) -> anyhow::Result<Exit> {
         out.flush()?;
         return Ok(Exit::Done);
     }
-    let capture = captures.read(&line, BODY_BYTES_MAX)?;
+    let mut capture = captures.read(&line, BODY_BYTES_MAX)?;
+    let is_body_wanted = !args.place.json && !args.headers;
+    if let Some(media) = capture.media.filter(|_| is_body_wanted) {
+        capture.body = body_of(&media, &Folder::find(args.place.output.as_deref()))?;
+    }
     if args.place.json {
         super::print_json(&mut out, &About::of(&line, &capture))?;
     } else if args.headers {
@@ -73,6 +78,22 @@ pub(super) fn read(args: &ReadArgs) -> anyhow::Result<Exit> {
     }
     out.flush()?;
     Ok(Exit::Done)
+}
+
+/// Reads a body from the object store that the last crawl of the folder used.
+fn body_of(media: &Media, folder: &Folder) -> anyhow::Result<Vec<u8>> {
+    let kept = folder.settings();
+    let settings = nephila_engine::settings::load(None, &[], Some(&*kept).filter(|kept| kept.is_file()))?;
+    let store = MediaStore::open(&settings)?.with_context(|| {
+        format!("its body is the object {}, and media.to does not say where that is", media.key())
+    })?;
+    anyhow::ensure!(
+        media.bytes <= BODY_BYTES_MAX,
+        "its body has {} bytes: read {} from the object store",
+        media.bytes,
+        media.key()
+    );
+    Ok(block_on(&small_runtime()?, store.read(media))?.into())
 }
 
 /// `nephila read --node`: reads the capture through a node, from any node of the cluster.

@@ -50,10 +50,11 @@ fn selected(args: &SelectArgs, write: &mut WriteSelected<'_>) -> anyhow::Result<
     let select = Select::new(archived(args.output.as_deref())?, args)?;
     let mut say = progress(args.quiet);
     let (exported, bytes) = Out::fill(&args.to, &mut |out| write(&select, out, &mut say))?;
-    let Exported { captures, resolved, unresolved } = exported;
+    let Exported { captures, resolved, unresolved, media } = exported;
+    warn_of_media(media);
     if unresolved > 0 {
         eprintln!(
-            "nephila: {} revisits are copied as they are: their bodies are not in this archive, or are too large",
+            "nephila: {} revisits are copied as they are: their bodies are not in this archive, are in an object store, or are too large",
             count(unresolved)
         );
     }
@@ -75,6 +76,18 @@ struct Exported {
     resolved: u64,
     /// Revisits that could not.
     unresolved: u64,
+    /// Captures whose bodies are in an object store.
+    media: u64,
+}
+
+/// Says that bodies in an object store are not part of what was written.
+fn warn_of_media(captures: u64) {
+    if captures > 0 {
+        eprintln!(
+            "nephila: {} captures are exported without their bodies, which are in the object store (docs/media.md)",
+            count(captures)
+        );
+    }
 }
 
 /// Says from time to time how far it is: bytes done, bytes in all.
@@ -141,7 +154,9 @@ fn wacz(args: &WaczArgs) -> anyhow::Result<Exit> {
         }
     };
     let mut say = progress(args.quiet);
-    let wacz::Written { files, captures, pages, bytes } = wacz::write(&folder, &to, args.text, &mut say)?;
+    let wacz::Written { files, captures, pages, bytes, media } =
+        wacz::write(&folder, &to, args.text, &mut say)?;
+    warn_of_media(media);
     if !args.quiet {
         eprintln!(
             "nephila: {}: {} archive files with {} captures and {} pages, {}",

@@ -20,7 +20,8 @@ pub enum ExportCommand {
     ///
     /// The file has the closed archive files as they are, an index, and a list of the HTML pages with their titles.
     /// Titles come from the tables if they are written (`tables.write`, `nephila export parquet`), which is much faster
-    /// than reading the archive. A crawl may run meanwhile. Exit code: 0 done, 2 trouble.
+    /// than reading the archive. Bodies in an object store (`media.to`) are not in the file. A crawl may run meanwhile.
+    /// Exit code: 0 done, 2 trouble.
     #[command(
         after_help = "Examples:\n  nephila export wacz -o docs\n  nephila export wacz -o docs --to docs-2026.wacz --text"
     )]
@@ -29,6 +30,7 @@ pub enum ExportCommand {
     ///
     /// Each capture comes with the records that belong to it (request, metadata, text), as they are stored. A revisit, whose
     /// body is stored with another capture, becomes a response with that body, so that the file is complete in itself.
+    /// A body in an object store (`media.to`) is not in the file: its record has the head and the name of the object.
     /// Exit code: 0 done, 1 nothing matched, 2 trouble.
     #[command(
         after_help = "Examples:\n  nephila export warc -o docs --host docs.example.org --to docs.warc.gz\n  nephila export warc -o docs --type application/pdf --since 2026-11-01 --to - > pdf.warc.gz"

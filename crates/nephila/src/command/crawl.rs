@@ -98,7 +98,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         let tools = Tools {
             handle: running.handle,
             fetch: wire::fetch(&settings, &spider, None).await?,
-            keep: Some(Arc::new(archive)),
+            keep: Some(nephila_cluster::media::keep(Arc::new(archive), &settings)?),
             log,
         };
         let shared = Shared::new(settings, folder, plan, tools)?;
@@ -106,6 +106,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         let (shared, obeying) = stops::obey(shared.with_fields(fields))?;
         let questions = Questions::new(shared.handle.clone(), shared.folder.clone(), shared.settings.clone())
             .with_spider(spider)
+            .with_media(nephila_cluster::media::reader(&shared.settings)?)
             .with_crawl(&shared);
         let questions = Arc::new(questions);
         let _server = Server::start(&shared.folder, questions.clone());

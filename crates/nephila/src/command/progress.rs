@@ -181,6 +181,10 @@ fn waits_for(shared: &Shared, outlook: &Outlook, stats: &Stats) -> String {
         let min = size(shared.settings.crawl.disk_free_min);
         return format!("disk nearly full: it waits until {min} are free (crawl.disk_free_min)");
     }
+    let away = shared.counts.objects_away.load(Ordering::Relaxed);
+    if away > 0 {
+        return format!("{} pages wait for the object store (media.to)", count(away as u64));
+    }
     let waits = &outlook.waits;
     let others = waits.fetching + waits.ready + waits.resting + waits.slot + waits.robots + waits.resolving;
     if let (0, Some(text)) = (others, waiting(shared, &outlook.held)) {

@@ -56,7 +56,9 @@ fn read_only(folder: &Folder, settings: &Settings, args: &ServeArgs) -> anyhow::
         eprintln!("nephila: the archive of {dir} is at {url}/web/, for example {url}/web/cdx?url=*&limit=10");
         let Bound { listener, guard, tls, .. } = bound;
         let cache_bytes = settings.api.cache_bytes();
-        let mut answers = ReadOnly::new(folder.dir(), &name).with_cache(cache_bytes);
+        let media = nephila_cluster::media::reader(settings)?;
+        let read = || ReadOnly::new(folder.dir(), &name).with_cache(cache_bytes).with_media(media.clone());
+        let mut answers = read();
         let mut replaying = JoinSet::new();
         if let Some(files) = &args.replay {
             let around = listener.local_addr()?;
@@ -64,9 +66,7 @@ fn read_only(folder: &Folder, settings: &Settings, args: &ServeArgs) -> anyhow::
                 let text = "--replay is for the browser of this machine: leave out api.token_file and api.tls_cert_file";
                 return Err(usage(anyhow::anyhow!(text)));
             }
-            let replay =
-                Replay::new(ReadOnly::new(folder.dir(), &name).with_cache(cache_bytes), files, around)
-                    .map_err(usage)?;
+            let replay = Replay::new(read(), files, around).map_err(usage)?;
             let other = listen_for_replay(args.replay_listen).await?;
             answers = answers.with_replay(Browse { replay: other.local_addr()? });
             replaying.spawn(nephila_api::serve(

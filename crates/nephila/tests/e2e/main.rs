@@ -56,6 +56,8 @@ mod threads;
 mod unwritable;
 // Streams of URLs.
 mod reflog;
+// Large bodies in an object store.
+mod media;
 // A crawl on one machine that runs all the time and answers over HTTP.
 mod alone;
 // A cluster, asked over HTTP.

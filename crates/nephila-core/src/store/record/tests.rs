@@ -40,6 +40,7 @@ fn exchange() -> Exchange {
             ("note", "a\r\nb".into()),
         ],
         text: String::new(),
+        media: None,
     }
 }
 
@@ -143,6 +144,7 @@ fn index_lines() {
             status: status.map(Into::into),
             digest: Some(Digest::of(&[b"x"]).to_string()),
             truncated: None,
+            media: None,
         };
         let place = cdxj::Place { length: 10, offset: 20, filename: "X.warc.gz" };
         lines += &cdxj::finish(capture.begin(), &place, None);

@@ -165,6 +165,7 @@ pub(super) fn fetched(request: &Request, facts: Facts, body: Body, spider: &str,
             truncated: fetched.truncated,
             notes,
             text: String::new(),
+            media: None,
         });
     }
     fetched

@@ -28,6 +28,7 @@ fn capture(started: Timestamp) -> Exchange {
         truncated: None,
         notes: vec![],
         text: String::new(),
+        media: None,
     }
 }
 

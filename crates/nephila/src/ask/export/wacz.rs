@@ -47,6 +47,8 @@ pub(super) struct Written {
     pub(super) captures: u64,
     pub(super) pages: u64,
     pub(super) bytes: u64,
+    /// Captures whose bodies are in an object store.
+    pub(super) media: u64,
 }
 
 /// Writes the closed archive files of a crawl, which `say` hears of: bytes done, bytes in all.
@@ -103,7 +105,8 @@ fn fill(
     let out = out.into_inner().map_err(io::IntoInnerError::into_error).with_context(|| named("writing"))?;
     out.sync_all().with_context(|| named("syncing"))?;
     let bytes = out.metadata().with_context(|| named("reading"))?.len();
-    Ok(Written { files: files.len(), captures: lists.captures, pages: lists.count, bytes })
+    let Lists { captures, media, count: pages, .. } = lists;
+    Ok(Written { files: files.len(), captures, pages, bytes, media })
 }
 
 /// Copies the archive files, until `say` returns false.
@@ -124,6 +127,7 @@ struct Lists {
     index: File,
     blocks: String,
     captures: u64,
+    media: u64,
     pages: File,
     count: u64,
     /// The first page at which the crawl began.
@@ -141,19 +145,20 @@ impl Lists {
         let making = || format!("making a temporary file in {}", beside.display());
         let (index, pages) = (tempfile::tempfile_in(beside), tempfile::tempfile_in(beside));
         let (mut index, mut pages) = (index.with_context(making)?, pages.with_context(making)?);
-        let (blocks, captures) = write_index(&mut index, folder, files)?;
+        let (blocks, captures, media) = write_index(&mut index, folder, files)?;
         let (count, first) = write_pages(&mut pages, tables, files, with_text)?;
         index.rewind()?;
         pages.rewind()?;
-        Ok(Lists { index, blocks, captures, pages, count, first })
+        Ok(Lists { index, blocks, captures, media, pages, count, first })
     }
 }
 
-/// Writes the index of the captures in these files. Returns the index's index, and the number of captures.
-fn write_index(to: &mut File, folder: &Folder, files: &[PathBuf]) -> anyhow::Result<(String, u64)> {
+/// Writes the index of the captures in these files. Returns the index's index, the number of captures, and how many of
+/// them have their bodies in an object store.
+fn write_index(to: &mut File, folder: &Folder, files: &[PathBuf]) -> anyhow::Result<(String, u64, u64)> {
     let is_wanted = |name: &str| files.binary_search(&folder.archive().join(name)).is_ok();
     let mut blocks = format!("!meta 0 {}\n", json!({"format": "cdxj-gzip-1.0", "filename": "index.cdx.gz"}));
-    let (mut lines, mut captures, mut offset) = (Vec::new(), 0, 0);
+    let (mut lines, mut captures, mut media, mut offset) = (Vec::new(), 0, 0, 0);
     let mut indexed = HashSet::new();
     let mut found = Captures::new(folder.dir()).all()?;
     loop {
@@ -162,6 +167,7 @@ fn write_index(to: &mut File, folder: &Folder, files: &[PathBuf]) -> anyhow::Res
             continue;
         }
         let is_last = line.is_none();
+        media += u64::from(line.as_ref().is_some_and(|line| line.capture.media.is_some()));
         if let Some(line) = line.as_ref().filter(|line| !indexed.contains(&line.filename)) {
             indexed.insert(line.filename.clone());
         }
@@ -195,7 +201,7 @@ fn write_index(to: &mut File, folder: &Folder, files: &[PathBuf]) -> anyhow::Res
             bail!("{} has captures that no index lists: `nephila verify` says more", file.display());
         }
     }
-    Ok((blocks, captures))
+    Ok((blocks, captures, media))
 }
 
 /// Whether a file has a record that belongs into an index.

@@ -16,7 +16,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use nephila_core::store::cdxj::{self, Line};
 use nephila_core::store::record::is_capture;
-use nephila_core::store::{Digest, head};
+use nephila_core::store::{Digest, head, media};
 use nephila_store::captures::{Capture, Captures, Error};
 use nephila_store::warc::{self, Format, Header, HttpHead, Reader, Record, Visitor};
 use nephila_tables::records::lengths;
@@ -141,6 +141,7 @@ impl Copying<'_> {
                 continue;
             }
             self.exported.captures += u64::from(record.header.get("WARC-Type").is_some_and(is_capture));
+            self.exported.media += u64::from(record.header.get(media::FIELD).is_some());
             if let Some(line) = wanted.revisits.get(&record.offset).filter(|_| self.is_resolving)
                 && self.resolve(line)?
             {
@@ -183,7 +184,7 @@ impl Copying<'_> {
     /// Writes a revisit as a response. Returns false if the body is not there.
     fn resolve(&mut self, line: &Line) -> anyhow::Result<bool> {
         let capture = match self.captures.read(line, BODY_BYTES_MAX) {
-            Ok(capture) if capture.origin.is_some() => capture,
+            Ok(capture) if capture.origin.is_some() && capture.media.is_none() => capture,
             Ok(_) | Err(Error::NoOrigin { .. } | Error::Record { .. }) => {
                 self.exported.unresolved += 1;
                 return Ok(false);
