@@ -126,8 +126,11 @@ impl Steps {
         ]);
         self.run("chaos, short", || {
             let small = "--nodes 3 --servers 1 --partitions 12 --hosts 24 --pages 1000";
-            let faults =
-                ["--faults 0 --quiet 12", "--faults 3 --quiet 35", "--spiders 2 --faults 3 --quiet 35 --seed 2"];
+            let faults = [
+                "--faults 0 --quiet 12",
+                "--faults 3 --quiet 35",
+                "--spiders 2 --faults 3 --quiet 35 --seed 2",
+            ];
             side_by_side(2, &faults.map(|faults| format!("chaos {small} {faults}")))
         });
         // How long things take on a busy machine proves nothing; that nothing is lost or doubled does.

@@ -67,10 +67,8 @@ use nephila_engine::clock::Gate;
 use nephila_engine::crawl::tables::{Tables, Writer};
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::{Folder, new_secret};
-use nephila_engine::log;
-use nephila_engine::settings;
-use nephila_engine::settings::{ArchiveUpload, Settings, usage};
-use nephila_engine::wire;
+use nephila_engine::settings::{self, ArchiveUpload, Settings, usage};
+use nephila_engine::{log, wire};
 
 pub use route::Router;
 
@@ -318,7 +316,6 @@ pub struct Node {
     pub(crate) cluster: Cluster,
     pub(crate) archive: nephila_store::archive::Archive,
     pub(crate) spider: nephila_spider::Spider,
-    /// This spider, or remote ones.
     pub(crate) fetch: Arc<dyn nephila_engine::crawl::stage::Fetch>,
     pub(crate) log: log::Writer,
     pub(crate) jobs: Arc<nephila_engine::crawl::jobs::Jobs>,
@@ -394,10 +391,8 @@ pub fn run(folder: Folder, mut settings: Settings) -> anyhow::Result<Exit> {
         let archive = wire::archive(folder.dir(), &settings)?;
         let (log, _log_thread) = log::Writer::open(&folder.logs()).context("opening the log")?;
         let spider = wire::spider(&settings)?;
-        let (jobs, stop_list) = Default::default();
-        let (gate, known): (Gate, _) = Default::default();
+        let (jobs, stop_list, known, gate): (_, _, _, Gate) = Default::default();
         let fetch = wire::fetch(&settings, &spider, Some(gate.clone())).await?;
-        wire::outwait_spiders(&settings).await;
         let snapshots = cluster.snapshots(&settings.cluster)?;
         let snapshot_permits = Arc::new(tokio::sync::Semaphore::new(snapshot::AT_ONCE));
         let trouble = Arc::new(alarm::Trouble::new(cluster.leases.clone(), "snapshots", &name));

@@ -33,12 +33,10 @@ use tokio::time::Instant;
 use self::records::Data;
 use crate::BoxFuture;
 use crate::crawl::stage::Fetch;
-use crate::settings::{Settings, usage};
+use crate::settings::{Settings, TICKET_MARGIN, usage};
 
 /// Maximum number of bytes of records whose fetch has not ended. Further records wait in their connections.
 pub const HELD_BYTES_MAX: usize = 256 << 20;
-/// The desk gives a URL back this long before its ticket expires.
-pub(crate) const TICKET_MARGIN: Duration = Duration::from_secs(10);
 
 /// Fetches by remote spiders.
 pub struct Remote {

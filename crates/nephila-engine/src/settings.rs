@@ -32,6 +32,7 @@ pub use load::remember_contact;
 pub use media::Media;
 pub use print::page;
 pub(crate) use secrets::missing as missing_secret;
+pub(crate) use spiders::TICKET_MARGIN;
 pub use spiders::{Allow, Dialect, Spiders};
 pub use tables::Tables;
 

@@ -54,13 +54,17 @@ pub async fn outwait_spiders(settings: &Settings) {
     }
 }
 
-/// The fetching stage of these settings: this spider, or remote ones. `gate` is the lease of a node in its cluster.
+/// The fetching stage of these settings: this spider, or remote ones. `gate` is the lease of a node in its cluster, which
+/// may have had an earlier process.
 pub async fn fetch(
     settings: &Settings,
     spider: &Spider,
     gate: Option<Gate>,
 ) -> anyhow::Result<Arc<dyn Fetch>> {
     let (settings_of, spider) = (&settings.spiders, spider.clone());
+    if gate.is_some() {
+        outwait_spiders(settings).await;
+    }
     Ok(match () {
         () if settings_of.are_version_2() => Arc::new(Spiders::start(settings, spider, gate).await?),
         () if settings_of.are_version_1() => Arc::new(Remote::start(settings, spider).await?),

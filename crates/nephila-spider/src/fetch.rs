@@ -221,7 +221,13 @@ impl Spider {
 
     /// Whether the site demands a signature that a request of another program did not have. All further requests to the
     /// site carry one.
-    pub fn owes_signature(&self, url: &CrawlUrl, status: u16, fields: &http::HeaderMap, had_one: bool) -> bool {
+    pub fn owes_signature(
+        &self,
+        url: &CrawlUrl,
+        status: u16,
+        fields: &http::HeaderMap,
+        had_one: bool,
+    ) -> bool {
         let Some(label) = wanted_signature(status, fields) else { return false };
         self.0.signer.as_ref().is_some_and(|signer| signer.note(url, &label)) && !had_one
     }

@@ -316,12 +316,14 @@ impl Api {
     pub async fn spiders(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let name = &self.node.name;
         let own = self.node.fetch.spiders().into_iter();
-        let mut said: Vec<SpiderSaid> = own.map(|spider| SpiderSaid { node: name.clone(), ..spider }).collect();
+        let mut said: Vec<SpiderSaid> =
+            own.map(|spider| SpiderSaid { node: name.clone(), ..spider }).collect();
         if asked.field(FORWARDED).is_none() {
             let question =
                 Question::get("/api/v1/spiders", FEEDS_BYTES_MAX, WORKER_MAX).with(FORWARDED, "owner");
             for (_, answer) in self.ask_all(&question).await {
-                let others = answer.and_then(|reply| reply.json::<Vec<SpiderSaid>>().map_err(|e| e.to_string()));
+                let others =
+                    answer.and_then(|reply| reply.json::<Vec<SpiderSaid>>().map_err(|e| e.to_string()));
                 said.extend(others.map_err(|why| self.moving(&why))?);
             }
             said.sort_by(|a, b| (&a.node, &a.name).cmp(&(&b.node, &b.name)));

@@ -151,6 +151,7 @@ mod tests {
             status: Some("200".into()),
             digest: Some("sha1:AAAA".into()),
             truncated: Some("time".into()),
+            media: None,
         };
         let place = Place { length: 12, offset: 345, filename: "x.warc.gz" };
         let line = finish(capture.begin(), &place, capture.truncated.as_deref());

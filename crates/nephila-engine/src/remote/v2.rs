@@ -30,11 +30,10 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::TICKET_MARGIN;
 use crate::BoxFuture;
 use crate::clock::{Gate, awake_or_not};
 use crate::crawl::stage::{Fetch, SpiderSaid};
-use crate::settings::Settings;
+use crate::settings::{Settings, TICKET_MARGIN};
 
 /// Fetches by spiders of version 2.
 pub struct Spiders {
@@ -43,6 +42,8 @@ pub struct Spiders {
     local: Spider,
     /// Maximum time of an ask.
     ask_timeout: Duration,
+    /// How long a spider may go on with a URL that was taken back.
+    lease: Duration,
     /// Maximum number of connections to a host.
     host_connections: u32,
     /// The connections end with this value.
@@ -146,7 +147,9 @@ impl State {
                 Action::End { ask, end } => {
                     if let Some(Waiting { ends, body }) = self.asks.remove(&ask) {
                         // Nobody waits any more.
-                        if let Err(Ended { end: End::Came { session, .. }, .. }) = ends.send(Ended { end, body }) {
+                        if let Err(Ended { end: End::Came { session, .. }, .. }) =
+                            ends.send(Ended { end, body })
+                        {
                             self.pool.stored(ask, session, false);
                         }
                     }
@@ -178,9 +181,10 @@ impl Spiders {
         let mut tasks = JoinSet::new();
         tasks.spawn(server::Server::bind(settings, shared.clone()).await?.run());
         tasks.spawn(shared.clone().run());
-        let ask_timeout = settings.frontier.ticket_timeout.saturating_sub(TICKET_MARGIN);
+        let lease = settings.spiders.lease;
+        let ask_timeout = settings.frontier.ticket_timeout.saturating_sub(TICKET_MARGIN + lease);
         let host_connections = settings.frontier.host_connections;
-        Ok(Spiders { shared, local, ask_timeout, host_connections, _tasks: tasks })
+        Ok(Spiders { shared, local, ask_timeout, lease, host_connections, _tasks: tasks })
     }
 
     /// What happened so far, in numbers.
@@ -218,8 +222,9 @@ impl Spiders {
         let Some(id) = asked else { return refused(Outcome::SpiderLost, "too many URLs wait for a spider") };
         let guard = Taken { shared: &self.shared, id };
         let Ok(Ok(Ended { end, body })) = tokio::time::timeout(self.ask_timeout, ended).await else {
-            // Dropping the guard takes the ask back.
+            // Dropping the guard takes the ask back. The spider may ask the site until it has heard of it.
             drop(guard);
+            tokio::time::sleep(self.lease).await;
             return refused(Outcome::SpiderLost, "no spider fetched it in time");
         };
         match end {

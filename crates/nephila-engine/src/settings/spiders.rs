@@ -11,7 +11,8 @@ use nephila_core::remote::v2::pool;
 use nephila_core::spider;
 use serde::{Deserialize, Serialize};
 
-use crate::remote::TICKET_MARGIN;
+/// A URL is given back this long before its ticket expires.
+pub(crate) const TICKET_MARGIN: Duration = Duration::from_secs(10);
 
 /// Remote spiders: other programs fetch the pages, and this node schedules, stores and reads them. `listen` is for
 /// `nephila spider` (version 2), `connect` and `v1_listen` are for programs of others (version 1). Without any of these
@@ -166,9 +167,12 @@ impl Spiders {
             ));
         }
         if self.are_version_1() {
-            return Err("spiders.listen and spiders.connect or spiders.v1_listen: use one version of spiders".into());
+            return Err(
+                "spiders.listen and spiders.connect or spiders.v1_listen: use one version of spiders".into(),
+            );
         }
-        let address = self.listen.rsplit_once(':').map_or(&*self.listen, |(host, _)| host).trim_matches(['[', ']']);
+        let address =
+            self.listen.rsplit_once(':').map_or(&*self.listen, |(host, _)| host).trim_matches(['[', ']']);
         let is_local = address == "localhost" || address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
         match (&self.tls_cert, &self.tls_key) {
             (Some(_), Some(_)) => {}

@@ -76,9 +76,7 @@ pub(crate) fn cluster(command: ClusterCommand) -> anyhow::Result<Exit> {
         ClusterCommand::Partitions(LookArgs { json, remote, common }) => {
             with_existing(&common, &remote, async |who| partitions(&who.partitions().await?, json))
         }
-        ClusterCommand::Spiders(LookArgs { json, remote, common }) => {
-            with_existing(&common, &remote, async |who| spiders::print(&who, json).await)
-        }
+        ClusterCommand::Spiders(args) => spiders::run(&args),
         ClusterCommand::Drain { name, remote, common } => with_existing(&common, &remote, async |who| {
             who.drain(&name).await?;
             say(&format!("node {name} is asked to hand everything over; see `nephila cluster status`"));
@@ -93,9 +91,7 @@ pub(crate) fn cluster(command: ClusterCommand) -> anyhow::Result<Exit> {
         ClusterCommand::Pins(LookArgs { json, remote, common }) => {
             with_existing(&common, &remote, async |who| pins::list(&who, json).await)
         }
-        ClusterCommand::Map { format, remote, common } => {
-            with_existing(&common, &remote, async |who| map::print(&who, format).await)
-        }
+        ClusterCommand::Map { format, remote, common } => map::run(format, &remote, &common),
         ClusterCommand::Keys(args) => make_keys(args),
         ClusterCommand::Heal { partition, common, .. } => {
             with_existing(&common, &RemoteArgs::default(), async |who| who.accept_loss(partition).await)

@@ -10,7 +10,8 @@ use crate::cli::spider::SpiderArgs;
 /// The name of this machine, as far as it can be a name of a spider.
 fn machine() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let name: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).take(64).collect();
+    let name: String =
+        name.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).take(64).collect();
     if name.is_empty() { "spider".into() } else { name }
 }
 

@@ -3,14 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
-
-use nephila_store::archive::Settings;
 
 use crate::site::{PATIENCE, PROGRAM};
 
@@ -301,33 +298,6 @@ fn e_11_a_store_that_comes_back_gets_the_bodies_that_waited() {
         assert_eq!(gallery.asked(path), 1, "{path}: nothing is fetched twice");
     }
     check_all(dir, &gallery);
-}
-
-#[test]
-fn e_11_a_body_whose_report_a_kill_prevented_is_not_sent_again() {
-    let (gallery, dir) = (Gallery::start(), tempfile::tempdir().unwrap());
-    let dir = dir.path();
-    // Records become durable after ten seconds: the kill comes between an object and its record.
-    let args = crawl_args(&gallery, &folder(dir), &["--set", "store.commit_interval=10s"]);
-    let running = Running::start(dir, &args);
-    until("an object is there", || !objects(dir).is_empty());
-    drop(running);
-    let before: BTreeMap<String, u64> =
-        objects(dir).into_iter().map(|(name, path)| (name, std::fs::metadata(path).unwrap().ino())).collect();
-    let archived = nephila_store::captures::Captures::new(&dir.join("data"));
-    for (path, _, bytes, seed) in FILES {
-        let is_sent = before.contains_key(&sha256(&body(bytes, seed)));
-        let is_there = archived.nearest(&gallery.url(path), None).unwrap().is_some();
-        assert!(!is_sent || !is_there, "{path}: the kill came too late");
-    }
-    let default = format!("store.commit_interval={}ms", Settings::default().commit_interval.as_millis());
-    let crawled = crawl(dir, &gallery, &folder(dir), &["--set", &default]);
-    assert_eq!(crawled.status.code(), Some(0), "{}", text(&crawled));
-    check_all(dir, &gallery);
-    for (name, inode) in before {
-        let now = std::fs::metadata(&objects(dir)[&name]).unwrap().ino();
-        assert_eq!(now, inode, "{name} was written again");
-    }
 }
 
 /// Status, head and body of an answer.

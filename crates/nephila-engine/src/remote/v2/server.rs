@@ -170,8 +170,12 @@ impl Server {
         if self.allowed.is_empty() {
             return Ok(Hello { name: name.into(), capacity, session });
         }
-        let Some(entry) = self.allowed.iter().find(|entry| same(entry.token.as_bytes(), token.as_bytes())) else {
-            return Err((Code::Token, "the token is none of spiders.allow: give the spider the right --token-file".into()));
+        let Some(entry) = self.allowed.iter().find(|entry| same(entry.token.as_bytes(), token.as_bytes()))
+        else {
+            return Err((
+                Code::Token,
+                "the token is none of spiders.allow: give the spider the right --token-file".into(),
+            ));
         };
         let ip = peer.ip().to_canonical();
         if !entry.networks.is_empty() && !entry.networks.iter().any(|network| network.contains(&ip)) {
@@ -185,7 +189,12 @@ impl Server {
         Ok(Hello { name: name.into(), capacity, session })
     }
 
-    async fn read_all(&self, read: &mut (impl AsyncRead + Unpin), mut bytes: BytesMut, number: u64) -> anyhow::Result<()> {
+    async fn read_all(
+        &self,
+        read: &mut (impl AsyncRead + Unpin),
+        mut bytes: BytesMut,
+        number: u64,
+    ) -> anyhow::Result<()> {
         while let Some(frame) = next(read, &mut bytes).await? {
             self.shared.with(|state, now| state.pool.frame(now, number, frame));
         }

@@ -82,8 +82,8 @@ impl FetchSettings {
     }
 
     fn spider(json: &str, options: &Options) -> anyhow::Result<Spider> {
-        let mut settings: FetchSettings =
-            serde_json::from_str(json).context("the settings of the node: use the same release of nephila on both")?;
+        let mut settings: FetchSettings = serde_json::from_str(json)
+            .context("the settings of the node: use the same release of nephila on both")?;
         settings.spider.ca_file.clone_from(&options.site_ca);
         Ok(Spider::new(settings.spider, &settings.user_agent)?)
     }
@@ -251,7 +251,9 @@ impl Driver {
             let next = self.agent.next();
             let due = async {
                 match next {
-                    Some(at) => tokio::time::sleep(Duration::from_millis(at.saturating_sub(awake_or_not()))).await,
+                    Some(at) => {
+                        tokio::time::sleep(Duration::from_millis(at.saturating_sub(awake_or_not()))).await
+                    }
                     None => std::future::pending().await,
                 }
             };
@@ -299,7 +301,8 @@ impl Driver {
             return;
         }
         self.is_dialling = true;
-        let (dial, events, wait, is_first) = (self.dial.clone(), self.events.0.clone(), self.wait, self.links == 0);
+        let (dial, events, wait, is_first) =
+            (self.dial.clone(), self.events.0.clone(), self.wait, self.links == 0);
         self.tasks.spawn(async move {
             if !is_first {
                 // Up to half as long again, so that spiders that lost the same node do not come back together.
@@ -324,14 +327,16 @@ impl Driver {
                 let node = &self.dial.node;
                 tracing::warn!(%node, "the node {node} cannot be reached, next try in {:?}: {error:#}", self.wait);
             }
-            Event::Frame(link, frame) if self.link.as_ref().is_some_and(|(number, _)| *number == link) => match frame {
-                Some(frame) => self.agent.frame(now, frame),
-                None => {
-                    self.link = None;
-                    self.agent.closed(now);
-                    tracing::warn!(node = %self.dial.node, "the connection to the node {} has ended", self.dial.node);
+            Event::Frame(link, frame) if self.link.as_ref().is_some_and(|(number, _)| *number == link) => {
+                match frame {
+                    Some(frame) => self.agent.frame(now, frame),
+                    None => {
+                        self.link = None;
+                        self.agent.closed(now);
+                        tracing::warn!(node = %self.dial.node, "the connection to the node {} has ended", self.dial.node);
+                    }
                 }
-            },
+            }
             Event::Frame(..) => {}
             Event::Fetched(id, fetched) => self.fetched(now, id, *fetched),
         }
@@ -405,7 +410,9 @@ impl Driver {
         let node = &self.dial.node;
         match why {
             Closed::Refused(code @ (Code::Token | Code::Version | Code::Network), text) => {
-                self.end = Some(Err(usage(anyhow::anyhow!("the node {node} refuses this spider ({code:?}): {text}"))));
+                self.end = Some(Err(usage(anyhow::anyhow!(
+                    "the node {node} refuses this spider ({code:?}): {text}"
+                ))));
             }
             Closed::Refused(code, text) => {
                 self.wait = (self.wait * 2).min(DIAL_WAIT[1]);
@@ -463,7 +470,9 @@ impl Driver {
         let bytes = match parcel.piece(from, len) {
             Ok(bytes) => bytes,
             Err(error) => {
-                self.end = Some(Err(anyhow::Error::new(error).context("a temporary file with a body cannot be read")));
+                self.end = Some(Err(
+                    anyhow::Error::new(error).context("a temporary file with a body cannot be read")
+                ));
                 return;
             }
         };
@@ -485,5 +494,6 @@ impl Driver {
 
 /// Checks that a URL can be asked for by a spider.
 pub fn is_node(text: &str) -> bool {
-    CrawlUrl::parse(&format!("http://{text}/")).is_ok() && text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+    CrawlUrl::parse(&format!("http://{text}/")).is_ok()
+        && text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
 }

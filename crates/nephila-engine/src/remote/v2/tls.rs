@@ -16,11 +16,12 @@ const PROTOCOL: &[u8] = b"nephila-spider/2";
 pub(super) fn acceptor(certificate: &Path, key: &Path) -> anyhow::Result<TlsAcceptor> {
     let key = PrivateKeyDer::from_pem_file(key)
         .with_context(|| format!("spiders.tls_key {}: no private key (PEM) can be read", key.display()))?;
-    let mut config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_no_client_auth()
-        .with_single_cert(certificates(certificate)?, key)
-        .context("spiders.tls_cert and spiders.tls_key")?;
+    let mut config =
+        ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_no_client_auth()
+            .with_single_cert(certificates(certificate)?, key)
+            .context("spiders.tls_cert and spiders.tls_key")?;
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
@@ -31,10 +32,11 @@ pub(super) fn connector(ca: &Path) -> anyhow::Result<TlsConnector> {
     for certificate in certificates(ca)? {
         roots.add(certificate).with_context(|| ca.display().to_string())?;
     }
-    let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let mut config =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     Ok(TlsConnector::from(Arc::new(config)))
 }

@@ -29,7 +29,8 @@ pub(super) fn wanted(
     host_connections: u32,
     more: &[(HeaderName, HeaderValue)],
 ) -> Wanted {
-    let field = |(name, value): &(HeaderName, HeaderValue)| (name.as_str().to_owned(), value.as_bytes().to_owned());
+    let field =
+        |(name, value): &(HeaderName, HeaderValue)| (name.as_str().to_owned(), value.as_bytes().to_owned());
     Wanted {
         url: request.url.as_str().to_owned(),
         address,
@@ -65,7 +66,10 @@ pub(super) fn request(wanted: &Wanted) -> Option<Request> {
 }
 
 /// The result of a fetch, and its body. Heads are sent if the exchange is kept.
-pub(super) fn facts(fetched: Fetched, keep_exchange: bool) -> (Facts, Option<Box<dyn nephila_core::store::Payload>>) {
+pub(super) fn facts(
+    fetched: Fetched,
+    keep_exchange: bool,
+) -> (Facts, Option<Box<dyn nephila_core::store::Payload>>) {
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let Timings { resolve, connect, tls, head, body, total } = fetched.timings;
     let (exchange, payload) = match fetched.exchange {
@@ -89,7 +93,10 @@ pub(super) fn facts(fetched: Fetched, keep_exchange: bool) -> (Facts, Option<Box
         fields: fields.map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_owned())).collect(),
         address: fetched.address,
         protocol: fetched.protocol.unwrap_or_default().to_owned(),
-        tls: fetched.tls.as_ref().map_or_else(Default::default, |tls| (tls.version.to_owned(), tls.cipher.clone())),
+        tls: fetched
+            .tls
+            .as_ref()
+            .map_or_else(Default::default, |tls| (tls.version.to_owned(), tls.cipher.clone())),
         certificate: fetched.tls.and_then(|tls| tls.certificate),
         reused: fetched.reused,
         requests: fetched.requests,
@@ -109,7 +116,13 @@ pub(super) fn facts(fetched: Fetched, keep_exchange: bool) -> (Facts, Option<Box
 }
 
 /// The result of a spider as a fetch. The decoded body is missing.
-pub(super) fn fetched(request: &Request, facts: Facts, body: Body, spider: &str, waited: Duration) -> Fetched {
+pub(super) fn fetched(
+    request: &Request,
+    facts: Facts,
+    body: Body,
+    spider: &str,
+    waited: Duration,
+) -> Fetched {
     let detail = match facts.detail.is_empty() {
         true => format!("fetched by the spider {spider}"),
         false => format!("{}; fetched by the spider {spider}", facts.detail),

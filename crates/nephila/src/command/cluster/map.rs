@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 
-use super::Who;
+use super::{Who, with_existing};
 use crate::cli::ask::TableFormat;
+use crate::cli::{Common, Remote};
 use crate::table::{Column, Table};
 use nephila_cluster::views::{DomainView, MapView};
 use nephila_engine::exit::Exit;
@@ -13,8 +14,13 @@ use nephila_engine::settings::usage;
 const COLUMNS: [Column; 6] =
     [("domain", 32), ("node", 16), ("partition", 9), ("hosts", 6), ("pages", 10), ("left", 10)];
 
+/// Runs the command.
+pub(super) fn run(format: TableFormat, remote: &Remote, common: &Common) -> anyhow::Result<Exit> {
+    with_existing(common, remote, async |who| print(&who, format).await)
+}
+
 /// Prints the map, page by page.
-pub(super) async fn print(who: &Who, format: TableFormat) -> anyhow::Result<Exit> {
+async fn print(who: &Who, format: TableFormat) -> anyhow::Result<Exit> {
     let Who::Node(node) = who else {
         return Err(usage(anyhow::anyhow!(
             "the names of domains are known to nodes, not to the NATS servers: name a node with --node URL"

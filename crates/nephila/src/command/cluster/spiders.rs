@@ -2,8 +2,9 @@
 
 use std::io::{self, BufWriter, Write};
 
-use super::{Who, say};
+use super::{Who, say, with_existing};
 use crate::cli::ask::TableFormat;
+use crate::cli::cluster::LookArgs;
 use crate::table::{Column, Table};
 use nephila_engine::exit::Exit;
 use nephila_engine::settings::usage;
@@ -11,8 +12,13 @@ use nephila_engine::settings::usage;
 const COLUMNS: [Column; 6] =
     [("node", 16), ("spider", 24), ("connected", 9), ("at most", 8), ("open", 8), ("fetched", 10)];
 
+/// Runs the command.
+pub(super) fn run(args: &LookArgs) -> anyhow::Result<Exit> {
+    with_existing(&args.common, &args.remote, async |who| print(&who, args.json).await)
+}
+
 /// Prints the spiders, as a table or as JSON.
-pub(super) async fn print(who: &Who, json: bool) -> anyhow::Result<Exit> {
+async fn print(who: &Who, json: bool) -> anyhow::Result<Exit> {
     let Who::Node(node) = who else {
         return Err(usage(anyhow::anyhow!(
             "spiders are known to nodes, not to the NATS servers: name a node with --node URL"

@@ -127,10 +127,11 @@ impl Run {
     }
 
     fn ask(&mut self) {
-        let is_known = self.chance.below(30) == 0;
-        let id =
-            if is_known { self.next_ask.saturating_sub(1 + self.chance.below(3)) } else { self.next_ask };
-        self.next_ask += u64::from(!is_known);
+        // Now and then the number of an ask that is open; never that of one that has ended.
+        let place = self.chance.below(30 * self.model.asks.len().max(1) as u64) as usize;
+        let known = self.model.asks.get(place).map(|ask| ask.id);
+        let id = known.unwrap_or(self.next_ask);
+        self.next_ask += u64::from(known.is_none());
         let address = self.chance.below(4) as u8;
         let limit = match self.chance.below(40) {
             0 => self.chance.below(4) as u32,
