@@ -169,15 +169,10 @@ impl Remote {
         if request.head_only {
             return refused(Outcome::ClientError, "spiders of version 1 send no HEAD requests");
         }
-        if let Err(denied) = self.local.check_port(&request.url) {
-            return refused(Outcome::PortDenied, &denied.to_string());
-        }
-        let Some(ip) = request.address else {
-            return refused(Outcome::SpiderLost, "no address was chosen for this URL");
+        let ip = match address_of(&self.local, request) {
+            Ok(ip) => ip,
+            Err(refused) => return *refused,
         };
-        if !self.local.may_dial(&request.url, ip) {
-            return refused(Outcome::AddressPrivate, &format!("{ip} is not opened"));
-        }
         let (ends, ended) = oneshot::channel();
         let began = Instant::now();
         let asked = self.desk.with(|state, now| {
@@ -202,6 +197,18 @@ impl Remote {
                 refused(Outcome::SpiderLost, "no spider fetched it in time")
             }
         }
+    }
+}
+
+/// The address that a spider may dial for a request; otherwise how the request ends without being sent.
+fn address_of(local: &Spider, request: &Request) -> Result<IpAddr, Box<Fetched>> {
+    let refused = |outcome, why| Box::new(Fetched::not_sent(outcome, why));
+    local.check_port(&request.url).map_err(|denied| refused(Outcome::PortDenied, denied.to_string()))?;
+    let no_address = || refused(Outcome::SpiderLost, "no address was chosen for this URL".into());
+    let ip = request.address.ok_or_else(no_address)?;
+    match local.may_dial(&request.url, ip) {
+        true => Ok(ip),
+        false => Err(refused(Outcome::AddressPrivate, format!("{ip} is not opened"))),
     }
 }
 

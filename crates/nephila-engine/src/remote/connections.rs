@@ -18,14 +18,14 @@ use tokio::task::JoinSet;
 use super::Shared;
 use crate::settings::Spiders;
 
-/// Maximum time to write a line.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum time to connect to a spider.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// First and longest wait before a spider is dialled again.
-const DIAL_WAIT: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+/// Maximum time to write what is to be sent.
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum time to connect, from either side.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// First and longest wait before a spider, or a node, is dialled again.
+pub(super) const DIAL_WAIT: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// Pause before a failed `accept` (too many open files) is retried.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const READ_BYTES: usize = 16 << 10;
 
 /// Who may connect, and how many at the same time.
@@ -115,7 +115,7 @@ pub(super) async fn dial(address: SocketAddr, gate: Gate, shared: Arc<Shared>) {
 }
 
 /// A number from 0 to 1.
-fn rand_fraction() -> f64 {
+pub(super) fn rand_fraction() -> f64 {
     let random = uuid::Uuid::new_v4().as_u128() as u32;
     f64::from(random) / f64::from(u32::MAX)
 }

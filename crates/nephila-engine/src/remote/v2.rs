@@ -193,16 +193,11 @@ impl Spiders {
     }
 
     async fn ask(&self, request: &Request) -> Fetched {
-        let refused = |outcome: Outcome, why: &str| Fetched::not_sent(outcome, why.to_owned());
-        if let Err(denied) = self.local.check_port(&request.url) {
-            return refused(Outcome::PortDenied, &denied.to_string());
-        }
-        let Some(ip) = request.address else {
-            return refused(Outcome::SpiderLost, "no address was chosen for this URL");
+        let lost = |why: &str| Fetched::not_sent(Outcome::SpiderLost, why.to_owned());
+        let ip = match super::address_of(&self.local, request) {
+            Ok(ip) => ip,
+            Err(refused) => return *refused,
         };
-        if !self.local.may_dial(&request.url, ip) {
-            return refused(Outcome::AddressPrivate, &format!("{ip} is not opened"));
-        }
         let signature = self.local.signed_fields(request);
         let is_typed = self.local.is_typed(&request.url);
         let wanted = translate::wanted(request, ip, is_typed, self.host_connections, &signature);
@@ -219,13 +214,13 @@ impl Spiders {
                 }
             }
         });
-        let Some(id) = asked else { return refused(Outcome::SpiderLost, "too many URLs wait for a spider") };
+        let Some(id) = asked else { return lost("too many URLs wait for a spider") };
         let guard = Taken { shared: &self.shared, id };
         let Ok(Ok(Ended { end, body })) = tokio::time::timeout(self.ask_timeout, ended).await else {
             // Dropping the guard takes the ask back. The spider may ask the site until it has heard of it.
             drop(guard);
             tokio::time::sleep(self.lease).await;
-            return refused(Outcome::SpiderLost, "no spider fetched it in time");
+            return lost("no spider fetched it in time");
         };
         match end {
             End::Lost { why, spider, sent } => {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use bytes::BytesMut;
 use ipnet::IpNet;
 use nephila_core::remote::v2::VERSION;
@@ -21,6 +22,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use super::super::connections::{ACCEPT_PAUSE, WRITE_TIMEOUT};
 use super::Shared;
 use super::spider::FetchSettings;
 use super::tls;
@@ -28,10 +30,6 @@ use crate::settings::{Settings, usage};
 
 /// Maximum time from a connection to its `HELLO`.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time to write some frames.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Pause before a failed `accept` (too many open files) is retried.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const READ_BYTES: usize = 64 << 10;
 /// Frames are written together up to this many bytes.
 const WRITE_BYTES: usize = 64 << 10;
@@ -170,7 +168,10 @@ impl Server {
         if self.allowed.is_empty() {
             return Ok(Hello { name: name.into(), capacity, session });
         }
-        let Some(entry) = self.allowed.iter().find(|entry| same(entry.token.as_bytes(), token.as_bytes()))
+        let Some(entry) = self
+            .allowed
+            .iter()
+            .find(|entry| verify_slices_are_equal(entry.token.as_bytes(), token.as_bytes()).is_ok())
         else {
             return Err((
                 Code::Token,
@@ -208,11 +209,6 @@ pub(super) fn token(file: &Path) -> anyhow::Result<String> {
     let token = text.trim();
     anyhow::ensure!(!token.is_empty(), "the token file {} is empty", file.display());
     Ok(token.to_owned())
-}
-
-/// Compares secrets in a time that does not depend on where they differ.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
 /// The next frame. `None`: the connection has ended between two frames.

@@ -27,14 +27,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::super::connections::{CONNECT_TIMEOUT, DIAL_WAIT, rand_fraction};
 use super::{server, tls, translate};
 use crate::clock::awake_or_not;
 use crate::settings::{Settings, usage};
 
-/// Maximum time to connect to a node, TLS included.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// First and longest wait before a node is dialled again.
-const DIAL_WAIT: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// Time between two lines about the work.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 /// Maximum number of buffers between here and the socket.
@@ -306,8 +303,7 @@ impl Driver {
         self.tasks.spawn(async move {
             if !is_first {
                 // Up to half as long again, so that spiders that lost the same node do not come back together.
-                let jitter = f64::from(uuid::Uuid::new_v4().as_u128() as u16) / f64::from(u16::MAX) / 2.0;
-                tokio::time::sleep(wait.mul_f64(1.0 + jitter)).await;
+                tokio::time::sleep(wait.mul_f64(1.0 + rand_fraction() / 2.0)).await;
             }
             _ = events.send(Event::Connected(dial.connect().await)).await;
         });
@@ -492,7 +488,7 @@ impl Driver {
     }
 }
 
-/// Checks that a URL can be asked for by a spider.
+/// Whether this is `host:port`.
 pub fn is_node(text: &str) -> bool {
     CrawlUrl::parse(&format!("http://{text}/")).is_ok()
         && text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
