@@ -1,12 +1,16 @@
-//! Frames of spiders of version 2, and the facts of a result: any bytes are frames or a named error, any split into
+//! Frames of spiders of version 2, the facts of a result, and what was found on a page: any bytes are frames or a named error, any split into
 //! chunks gives the same, what is read, written again, is the same frame, and reading needs no more memory than its input.
 #![no_main]
 
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use nephila_core::codec::Damaged;
+use nephila_core::remote::v2::found;
 use nephila_core::remote::v2::frame::{Frame, FrameError, HEAD_BYTES, PAYLOAD_BYTES_MAX};
 use nephila_core::remote::v2::message::{FIELDS_MAX, Facts, NOTES_MAX};
+
+/// As shipped (`handler.links_per_page_max`).
+const LINKS_MAX: usize = 6_000;
 
 fuzz_target!(|data: &[u8]| {
     let whole = read(data.chunks(data.len().max(1)));
@@ -31,9 +35,19 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(Facts::read(&bytes), Ok(facts), "facts change when they are written again");
     }
 
+    if let Ok(findings) = found::read(data, LINKS_MAX) {
+        assert!(findings.links.len() <= LINKS_MAX);
+        let bytes = found::to_bytes(&findings);
+        let again = bytes.map(|bytes| found::read(&bytes, LINKS_MAX).expect("what is written is read"));
+        // A URL with a name and a password is not told.
+        let is_told = again.is_none_or(|again| format!("{again:?}") == format!("{findings:?}"));
+        assert!(is_told, "findings change when they are written again");
+    }
+
     nephila_fuzz::linear(data, |data| {
         _ = read(data.chunks(1_000));
         let _: Result<Facts, Damaged> = Facts::read(data);
+        _ = found::read(data, LINKS_MAX);
     });
 });
 

@@ -298,7 +298,7 @@ impl Bench {
 }
 
 /// A crawl of the whole web from its home page, with an archive at default settings.
-fn crawl(program: &Path, server: &Server, out: &Path) -> Result<Command> {
+pub(crate) fn crawl(program: &Path, server: &Server, out: &Path) -> Result<Command> {
     let mut command = Command::new(program);
     let many = CONNECTIONS.to_string();
     command.args(["crawl", server.text("home")?, "--scope", "any", "-d", "255", "--quiet"]);

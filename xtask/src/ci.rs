@@ -123,6 +123,7 @@ impl Steps {
             ("shipped settings, planted", &["crawl", "shipped", "--planted"]),
             ("examples", &["examples"]),
             ("python package", &["python"]),
+            ("metrics", &["metrics"]),
         ]);
         self.run("chaos, short", || {
             let small = "--nodes 3 --servers 1 --partitions 12 --hosts 24 --pages 1000";

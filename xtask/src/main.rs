@@ -14,6 +14,7 @@ mod bench;
 mod ci;
 mod crash;
 mod crawl;
+mod dashboard;
 mod deny;
 mod docs;
 mod examples;
@@ -23,10 +24,12 @@ mod fuzz;
 mod hostile;
 mod interop;
 mod junit;
+mod metrics;
 mod outside;
 mod package;
 mod peers;
 mod programs;
+mod reads;
 mod reflog_bench;
 mod scripts;
 mod shell;
@@ -38,6 +41,7 @@ mod state;
 #[cfg(test)]
 mod tidy;
 mod tree;
+mod watched;
 mod webspeed;
 mod words;
 
@@ -89,6 +93,10 @@ enum Command {
     State(state::Args),
     /// Makes a package of every published crate, and builds each from the packages of the others.
     Package(package::Args),
+    /// Compares the metrics of a crawl with the documents, the alerts and the dashboard, by `promtool`; tests the alerts.
+    Metrics(metrics::Args),
+    /// Judges the dashboard of a real crawl, and of its folder, in Chromium.
+    Dashboard(dashboard::Args),
     /// Counts indefinite words in comments, help and manual; fails above the limits.
     Words,
     /// Worlds made from seeds, with faults and checkers: `frontier`, `cluster`, `scale`, `feeds`, `reflog`; and `planted`, bugs
@@ -122,6 +130,8 @@ enum BenchPart {
     Frontier(frontier_bench::Args),
     /// `nephila add --reflog` against only reading, parsing and hashing the same lines.
     Reflog(reflog_bench::Args),
+    /// Captures read with and without the cache, by popularity.
+    Reads(reads::Args),
     /// Where the CPU of a page goes, stage by stage, on pages as large as the real web's.
     Stages(stages::Args),
     /// Memory of a whole crawl against the number of known URLs.
@@ -163,12 +173,15 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Soak(args) => soak::run(args),
         Command::Spiders(args) => spiders::run(&args),
         Command::Package(args) => package::run(&args),
+        Command::Metrics(args) => metrics::run(&args),
+        Command::Dashboard(args) => dashboard::run(&args),
         Command::Words => words::run(),
         Command::Sim(args) => sim::run(args),
         Command::State(args) => state::run(args),
         Command::Bench(args) => match args.part {
             Some(BenchPart::Frontier(args)) => frontier_bench::run(args),
             Some(BenchPart::Reflog(args)) => reflog_bench::run(args),
+            Some(BenchPart::Reads(args)) => reads::run(&args),
             Some(BenchPart::Stages(args)) => stages::run(args),
             Some(BenchPart::CrawlMemory(args)) => crawl::named("memory", args),
             Some(BenchPart::Cluster(args)) => crawl::named("tax", args),

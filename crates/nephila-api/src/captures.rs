@@ -4,26 +4,34 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
+use nephila_core::frontier::outlook::Left;
 use nephila_core::store::cdxj::Line;
 use nephila_core::store::{Media, head};
 use nephila_core::url::CrawlUrl;
+use nephila_engine::crawl::work::ready_horizon;
 use nephila_store::captures::{Capture, Captures, Elsewhere, seconds};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use super::about::About;
 use super::cache::Hot;
-use super::http::{HttpAnswer, HttpQuestion, ok, problem, reply, retry_after};
 use super::media::ReadMedia;
+use super::problem::{HttpAnswer, ok, problem, reply, retry_after};
+use super::question::HttpQuestion;
+use super::ready::{self, Readable, Waiters};
 use super::views::NodeState;
 use super::web::ReadPages;
+use super::whole_page::{self, PAGES_AT_ONCE};
 use super::{Explained, Questions, Summary};
 
 /// Maximum size in bytes of a capture's body, or of its record, in an answer.
 const BODY_BYTES_MAX: u64 = 64 << 20;
+/// Size in bytes that the heads of a record may have in addition to its body.
+const HEADS_BYTES: u64 = 2 << 20;
 /// Maximum number of concurrent reads from the archive.
 const READS_MAX: usize = 4;
 /// `Retry-After` in seconds for a URL whose next fetch time is unknown.
@@ -94,6 +102,8 @@ pub struct Wanted {
     pub(crate) part: Part,
     /// Whether a body in an object store is sent through this node, instead of a redirect.
     pub(crate) inline: bool,
+    /// Maximum size in bytes of the body; a longer one is answered with status 413.
+    pub(crate) body_bytes_max: u64,
 }
 
 impl Wanted {
@@ -112,8 +122,11 @@ impl Wanted {
         if at.as_ref().is_some_and(|at| !is_time(at)) {
             return Err(wrong("invalid parameter at: 4 to 14 digits, such as 20261115", String::new()).into());
         }
+        let bytes_max = asked.parameter("bytes_max").map(|text| text.parse::<u64>()).transpose();
+        let bytes_max = bytes_max.map_err(|error| wrong("invalid parameter bytes_max", error.to_string()))?;
+        let body_bytes_max = bytes_max.unwrap_or(BODY_BYTES_MAX).min(BODY_BYTES_MAX);
         let inline = asked.parameter("inline").as_deref() == Some("1");
-        let wanted = Wanted { url: url.as_str().to_owned(), at, part, inline };
+        let wanted = Wanted { url: url.as_str().to_owned(), at, part, inline, body_bytes_max };
         Ok((text, url, wanted))
     }
 }
@@ -129,6 +142,8 @@ pub struct Archive {
     /// Storage for bodies that are not in the archive.
     media: Option<Arc<dyn ReadMedia>>,
     reads: Semaphore,
+    /// Whole pages that are being put together.
+    pub(crate) whole_pages: Semaphore,
     hot: Hot,
 }
 
@@ -137,7 +152,8 @@ impl Archive {
     pub fn new(dir: &Path, name: &str) -> Archive {
         let (dir, name) = (dir.to_owned(), name.to_owned());
         let (elsewhere, media) = (None, None);
-        Archive { dir, name, elsewhere, media, reads: Semaphore::new(READS_MAX), hot: Hot::new(0) }
+        let (reads, whole_pages) = (Semaphore::new(READS_MAX), Semaphore::new(PAGES_AT_ONCE));
+        Archive { dir, name, elsewhere, media, reads, whole_pages, hot: Hot::new(0) }
     }
 
     /// Sets the storage from which files are read that the folder does not have.
@@ -190,11 +206,22 @@ impl Archive {
             }
             Part::Json | Part::Http | Part::Headers | Part::Body => {}
         }
+        let too_large = || {
+            let detail = format!("its body has more than {} bytes", wanted.body_bytes_max);
+            problem(StatusCode::PAYLOAD_TOO_LARGE, "content too large", detail)
+        };
+        // A record is about as long as its body, or shorter: the body need not be read.
+        if wanted.body_bytes_max < BODY_BYTES_MAX && line.length > wanted.body_bytes_max + HEADS_BYTES {
+            return Err(too_large().into());
+        }
         let of = line.clone();
         let read = self.read(move |captures| Ok(captures.read(&of, BODY_BYTES_MAX)?));
         let (capture, is_hot) = self.hot.capture(&line, read).await?;
         if let (Some(media), Part::Http | Part::Body) = (&capture.media, wanted.part) {
             return Ok(Some(self.media_answer(wanted, media, &capture, &line).await?));
+        }
+        if capture.body.len() as u64 > wanted.body_bytes_max {
+            return Err(too_large().into());
         }
         let (kind, body) = match wanted.part {
             Part::Json => return Ok(Some(ok(&About::of(&line, &capture)))),
@@ -302,9 +329,18 @@ fn as_http(capture: &Capture) -> Vec<u8> {
 }
 
 impl Questions {
+    /// `GET pages`: a capture, or a whole page.
+    pub(super) async fn page_or_whole(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
+        match (whole_page::is_wanted(asked)?, &self.archive) {
+            (true, Some(archive)) => whole_page::whole_page(asked, archive, self).await,
+            _ => self.pages(asked).await,
+        }
+    }
+
     /// `GET pages`: answers from the archive of the folder.
     pub(super) async fn pages(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let (text, _, wanted) = Wanted::of(asked)?;
+        ready::may_read(self.settings.api.reads, self).await?;
         let archive = self.archive.as_ref();
         let none = || problem(StatusCode::NOT_FOUND, "there is no archive here", &*wanted.url);
         if let Some(answer) = archive.ok_or_else(none)?.given(&wanted).await? {
@@ -317,10 +353,37 @@ impl Questions {
     }
 
     /// Whether anything is left to crawl, as a state of a node.
-    pub(super) async fn state(&self) -> anyhow::Result<NodeState> {
-        let stats = self.stats().await?;
-        let left = stats.urls_waiting + stats.urls_later + stats.offers_waiting as u64;
-        Ok(if left > 0 || stats.tickets_open > 0 { NodeState::Crawling } else { NodeState::Ready })
+    async fn state(&self) -> anyhow::Result<NodeState> {
+        let horizon = ready_horizon(&self.settings.crawl, self.clock.now().wall);
+        let is_begun = self.is_begun.load(Ordering::Acquire);
+        if is_begun && self.handle.left(horizon).await? == Left::Nothing {
+            return Ok(NodeState::Ready);
+        }
+        // At its limit, a crawl leaves the rest in its queues.
+        let at_limit =
+            self.crawl.upgrade().is_some_and(|crawl| crawl.counts.at_limit.load(Ordering::Relaxed));
+        let is_over = at_limit && self.stats().await?.tickets_open == 0;
+        Ok(if is_over { NodeState::Ready } else { NodeState::Crawling })
+    }
+
+    /// `GET /readyz`.
+    pub(super) async fn readyz(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
+        match ready::is_for_reads(asked)? {
+            true => ready::answer(asked, self).await,
+            false => Ok(ok(&self.state_now().await?)),
+        }
+    }
+}
+
+impl Readable for Questions {
+    async fn state_now(&self) -> Result<NodeState, Instead> {
+        Ok(self.state().await.map_err(|error| {
+            problem(StatusCode::SERVICE_UNAVAILABLE, "crawl unavailable", format!("{error:#}"))
+        })?)
+    }
+
+    fn waiters(&self) -> &Waiters {
+        &self.waiters
     }
 }
 

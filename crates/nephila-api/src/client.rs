@@ -16,7 +16,8 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use super::http::seconds;
+use super::guard::seconds;
+use super::problem::HttpAnswer;
 use super::proof::{self, Nonce};
 use super::tls::{Among, HTTPS, Proved, Trust};
 
@@ -89,6 +90,13 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// An answer of this process, as if another had sent it.
+    pub async fn of(answer: HttpAnswer) -> Reply {
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await.unwrap_or_else(|never| match never {}).to_bytes();
+        Reply { status: head.status, headers: head.headers, body }
+    }
+
     /// A header field of the answer, if its value is text.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()

@@ -2,6 +2,7 @@
 
 mod view;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use anyhow::Context;
@@ -15,6 +16,8 @@ use nephila_spider::Spider;
 use super::captures::Archive;
 use super::events::Followers;
 use super::media::ReadMedia;
+use super::monitor::{Monitor, Sampling};
+use super::ready::Waiters;
 use super::scope::Scopes;
 use super::views::Added;
 use nephila_engine::clock::Clock;
@@ -44,6 +47,11 @@ pub struct Questions {
     pub(super) archive: Option<Archive>,
     /// The crawl, if this process runs one.
     pub(super) crawl: Weak<Shared>,
+    /// Whether the seeds are offered. Before, a crawl has nothing to do and is not ready.
+    pub(super) is_begun: AtomicBool,
+    pub(super) waiters: Waiters,
+    /// What is known about the crawl as a whole; none for a part of a cluster, whose node keeps it.
+    pub(super) monitor: Option<Arc<Monitor>>,
 }
 
 impl Questions {
@@ -52,9 +60,10 @@ impl Questions {
         let followers = Followers::of(Some(folder.clone()));
         let name = folder.dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let archive = Some(Archive::new(folder.dir(), &name).with_cache(settings.api.cache_bytes()));
+        let monitor = Monitor::new(folder.clone(), settings.clone(), &name, "single");
         let scopes = Scopes::of_folder(folder);
-        let (spider, crawl) = (None, Weak::new());
-        Questions { handle, settings, clock: Clock::new(), scopes, followers, spider, archive, crawl }
+        let monitor = Some(Arc::new(monitor));
+        Questions { archive, monitor, ..Questions::plain(handle, settings, scopes, followers) }
     }
 
     /// Sets the spider of the crawl, which must know the addresses opened by added URLs.
@@ -72,15 +81,41 @@ impl Questions {
     /// Sets the crawl, whose stages have metrics of their own.
     pub fn with_crawl(mut self, crawl: &Arc<Shared>) -> Questions {
         self.crawl = Arc::downgrade(crawl);
+        self.is_begun = AtomicBool::new(false);
         self
+    }
+
+    /// Starts the task that samples the crawl for its rates and its history. It ends when the result is dropped.
+    pub fn sample(&self) -> Option<Sampling> {
+        let crawl = self.crawl.clone();
+        Some(self.monitor.as_ref()?.start(move || crawl.upgrade()))
+    }
+
+    /// Records that the seeds are offered.
+    pub fn set_begun(&self) {
+        self.is_begun.store(true, Ordering::Release);
     }
 
     /// For the partitions that a node owns: the handle of its worker and the jobs of the cluster.
     pub fn of_node(handle: Handle, jobs: Arc<Jobs>, settings: Settings) -> Questions {
         let followers = Followers::of(None);
-        let scopes = Scopes::Jobs(jobs);
-        let (spider, archive, crawl) = (None, None, Weak::new());
-        Questions { handle, settings, clock: Clock::new(), scopes, followers, spider, archive, crawl }
+        Questions::plain(handle, settings, Scopes::Jobs(jobs), followers)
+    }
+
+    fn plain(handle: Handle, settings: Settings, scopes: Scopes, followers: Followers) -> Questions {
+        Questions {
+            handle,
+            settings,
+            clock: Clock::new(),
+            scopes,
+            followers,
+            spider: None,
+            archive: None,
+            crawl: Weak::new(),
+            is_begun: AtomicBool::new(true),
+            waiters: Waiters::default(),
+            monitor: None,
+        }
     }
 
     /// Explains a URL.

@@ -9,6 +9,7 @@ use nephila_core::frontier::feeds::FeedView;
 use nephila_core::key::UrlKey;
 use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Questions;
@@ -32,7 +33,7 @@ pub fn is_ill(health: &str) -> bool {
 }
 
 /// A list of feeds.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct FeedsSaid {
     /// The feeds.
     pub feeds: Vec<FeedSaid>,
@@ -42,7 +43,7 @@ pub struct FeedsSaid {
 }
 
 /// A feed.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct FeedSaid {
     /// URL of the feed.
     pub url: String,
@@ -76,7 +77,7 @@ pub struct FeedSaid {
 }
 
 /// One poll of a feed.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct PollSaid {
     /// Time of the poll.
     pub at: String,

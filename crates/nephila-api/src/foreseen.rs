@@ -7,13 +7,14 @@ use nephila_core::reflog::part::Named;
 use nephila_core::time::Timestamp;
 use nephila_core::trap;
 use nephila_core::url::CrawlUrl;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Questions;
 use nephila_engine::crawl::stream::{Judge, StreamSaid};
 
 /// Result of a dry run.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 pub struct ForeseenSaid {
     /// Counts of the lines of the stream.
     pub said: StreamSaid,
@@ -24,7 +25,7 @@ pub struct ForeseenSaid {
 }
 
 /// A URL of a stream, with its stored record.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 pub struct NamedSaid {
     /// Full URL: origin, path and query.
     pub url: String,

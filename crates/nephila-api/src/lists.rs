@@ -7,6 +7,7 @@ use nephila_core::feed::source::SourceKey;
 use nephila_core::frontier::downloads::{Cursor, Download, DownloadState, DownloadType, Wanted};
 use nephila_core::key::{DomainKey, UrlKey};
 use nephila_core::time::{Seconds, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Questions;
@@ -17,7 +18,7 @@ pub const PAGE_MAX: usize = 1_000;
 const LOOKS_MAX: usize = 50;
 
 /// A page of a list.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct ListSaid<T> {
     /// The rows; possibly empty although more pages follow.
     pub rows: Vec<T>,
@@ -27,7 +28,7 @@ pub struct ListSaid<T> {
 }
 
 /// A download.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct DownloadSaid {
     /// URL of the download.
     pub url: String,
@@ -57,7 +58,7 @@ pub struct DownloadSaid {
 }
 
 /// A story.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct StorySaid {
     /// Source of the story: a name, or a domain.
     pub source: String,
@@ -195,8 +196,13 @@ impl Questions {
     }
 }
 
+/// A parameter of a list that the client got wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Wrong(String);
+
 fn unknown(what: &str, text: &str) -> anyhow::Error {
-    anyhow::anyhow!("there is no such {what}: {}", nephila_core::text::shown(text))
+    Wrong(format!("there is no such {what}: {}", nephila_core::text::shown(text))).into()
 }
 
 /// The next key in sort order.

@@ -107,6 +107,12 @@ impl Place {
         self.set(Does::Known);
     }
 
+    /// Leaves the room, though the connection goes on.
+    pub(super) fn leave(&self) {
+        self.room.inner().places.remove(&self.number);
+        self.room.left.notify_one();
+    }
+
     /// A request is being answered.
     pub(super) fn is_answered(&self) {
         self.set(Does::Answered);

@@ -31,6 +31,7 @@ pub(super) enum Scopes {
 pub(super) struct Scope {
     rules: Rules,
     job: String,
+    state: State,
     /// Keys of the seeds.
     seeds: HashSet<String>,
 }
@@ -57,6 +58,13 @@ impl Scopes {
         let Scopes::Plan(folder, _) = self else { anyhow::bail!("there are several jobs: name one") };
         let plan = folder.plan()?.context("there is no job yet")?;
         InForce::new(&plan.job, &plan.moved)
+    }
+
+    /// The current job of the folder, and its seeds.
+    pub(super) fn plan_in_force(&self) -> anyhow::Result<(InForce, Vec<String>)> {
+        let Scopes::Plan(folder, _) = self else { anyhow::bail!("there are several jobs: name one") };
+        let plan = folder.plan()?.context("there is no job yet")?;
+        Ok((InForce::new(&plan.job, &plan.moved)?, plan.job.scope.seeds))
     }
 
     /// The feeds in the list of a folder, including removed ones.
@@ -86,7 +94,7 @@ impl Scopes {
                 let scope = scope_of(folder, known)?;
                 let found = if scope.seeds.contains(url.key()) { FoundBy::seed() } else { link };
                 let verdict = scope.rules.verdict(url, found);
-                Ok(Judged::of(&scope.rules, &scope.job, &verdict, State::Running))
+                Ok(Judged::of(&scope.rules, &scope.job, &verdict, scope.state))
             }
             Scopes::Jobs(jobs) => {
                 // A URL at depth 0 was offered from outside, as a seed.
@@ -137,7 +145,7 @@ fn scope_of(folder: &Folder, known: &Mutex<Option<(SystemTime, Arc<Scope>)>>) ->
     }
     let seeds = plan.job.scope.seeds.iter().filter_map(|seed| CrawlUrl::parse(seed).ok());
     let seeds = seeds.map(|seed| seed.key().to_owned()).collect();
-    let scope = Arc::new(Scope { rules, job: plan.job.name, seeds });
+    let scope = Arc::new(Scope { rules, job: plan.job.name, state: plan.job.state, seeds });
     *known = Some((changed, scope.clone()));
     Ok(scope)
 }

@@ -13,14 +13,14 @@ use nephila_engine::folder::Plan;
 use nephila_engine::settings::Settings;
 use nephila_engine::worker::{Link, Running};
 
-struct World {
+pub(crate) struct World {
     _dir: tempfile::TempDir,
     folder: Folder,
     running: Running,
-    questions: Arc<Questions>,
+    pub(crate) questions: Arc<Questions>,
 }
 
-fn world(deep: &str) -> World {
+pub(crate) fn world(deep: &str) -> World {
     let dir = tempfile::tempdir().unwrap();
     let folder = Folder::new(dir.path().join(deep));
     std::fs::create_dir_all(folder.state()).unwrap();

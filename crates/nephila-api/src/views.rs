@@ -1,12 +1,13 @@
 //! Answers that a crawl on one machine and a node of a cluster give alike.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Refused URLs that are named in an answer; the others are counted.
 const REFUSALS_MAX: usize = 100;
 
 /// State of a node.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeState {
     /// Not reported yet.
@@ -30,7 +31,7 @@ impl NodeState {
 }
 
 /// Result of adding URLs.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct Added {
     /// Number of URLs stored in the inboxes of their partitions. Known URLs among them are not fetched again for that
     /// reason.
@@ -43,7 +44,7 @@ pub struct Added {
 }
 
 /// A refused URL.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct Refused {
     /// The refused URL, as received.
     pub url: String,

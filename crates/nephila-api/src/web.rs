@@ -18,16 +18,24 @@ mod memento;
 mod replay;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use http::header::{self, HeaderValue};
 use http::{Method, StatusCode};
 
+use super::answers;
 use super::captures::{Archive, Wanted};
-use super::http::{Answers, HttpAnswer, HttpQuestion, ok, problem};
 use super::media::ReadMedia;
+use super::monitor::Monitor;
+use super::operations;
+use super::problem::{HttpAnswer, ok, problem};
+use super::question::HttpQuestion;
+use super::routes::{Answers, Routes, route};
 use super::views::NodeState;
+use super::whole_page;
+use super::{dashboard, live, session};
 
+pub(crate) use memento::http_date;
 pub use replay::{Browse, Replay};
 
 /// First part of the paths.
@@ -46,10 +54,10 @@ pub trait ReadPages: Sync {
 
 /// Answers a request below [`PREFIX`]. Lists come from `archive`, captures from `pages`.
 pub async fn answer(asked: &HttpQuestion, archive: &Archive, pages: &impl ReadPages) -> HttpAnswer {
-    route(asked, archive, pages).await.unwrap_or_else(|instead| *instead)
+    answered(asked, archive, pages).await.unwrap_or_else(|instead| *instead)
 }
 
-async fn route(
+async fn answered(
     asked: &HttpQuestion,
     archive: &Archive,
     pages: &impl ReadPages,
@@ -77,13 +85,15 @@ async fn route(
 #[derive(Debug)]
 pub struct ReadOnly {
     archive: Archive,
+    /// What else is known about the folder.
+    monitor: Option<Arc<Monitor>>,
     browse: Option<Browse>,
 }
 
 impl ReadOnly {
     /// Opens the archive of a folder with this name.
     pub fn new(dir: &Path, name: &str) -> ReadOnly {
-        ReadOnly { archive: Archive::new(dir, name), browse: None }
+        ReadOnly { archive: Archive::new(dir, name), monitor: None, browse: None }
     }
 
     /// Keeps up to this many bytes of captures in memory.
@@ -100,11 +110,25 @@ impl ReadOnly {
         self
     }
 
+    /// Also answers about the log and the files of the folder.
+    #[must_use]
+    pub fn with_monitor(mut self, monitor: Monitor) -> ReadOnly {
+        self.monitor = Some(Arc::new(monitor));
+        self
+    }
+
     /// Also answers with pages for people.
     #[must_use]
     pub fn with_replay(mut self, browse: Browse) -> ReadOnly {
         self.browse = Some(browse);
         self
+    }
+}
+
+impl ReadOnly {
+    /// Answers a request for a page with its resources.
+    pub async fn whole_page(&self, asked: &HttpQuestion) -> HttpAnswer {
+        whole_page::whole_page(asked, &self.archive, self).await.unwrap_or_else(|instead| *instead)
     }
 }
 
@@ -122,21 +146,66 @@ impl ReadPages for ReadOnly {
     }
 }
 
+impl ReadOnly {
+    /// What is known of an archive as a whole.
+    async fn said(&self, asked: HttpQuestion) -> HttpAnswer {
+        let answered = match &self.monitor {
+            Some(monitor) => answers::of_archive(monitor, &asked).await,
+            None => None,
+        };
+        let none =
+            || Err(problem(StatusCode::NOT_FOUND, "not found", "this server reads captures alone").into());
+        answered.unwrap_or_else(none).unwrap_or_else(|instead| *instead)
+    }
+}
+
+/// The operations of an archive alone.
+static ROUTES: LazyLock<Routes<ReadOnly>> = LazyLock::new(|| {
+    let own = [
+        route::<ReadOnly>(&operations::LIVEZ, |_, _| Box::pin(async { ok(&"alive") })),
+        route(&operations::READYZ, |_, _| Box::pin(async { ok(&NodeState::Ready) })),
+        route(&operations::DOCUMENT, |_, _| Box::pin(async { ROUTES.document() })),
+        route(&operations::PAGES, |server, asked| {
+            Box::pin(async move {
+                match whole_page::is_wanted(&asked) {
+                    Ok(false) => server.read_page(asked).await,
+                    Ok(true) => server.whole_page(&asked).await,
+                    Err(instead) => *instead,
+                }
+            })
+        }),
+        route(&operations::CDX, |server, asked| {
+            Box::pin(async move { answer(&asked, &server.archive, server).await })
+        }),
+        route(&operations::WEB, |server, asked| {
+            Box::pin(async move { answer(&asked, &server.archive, server).await })
+        }),
+        route(&operations::STATUS, |server, asked| Box::pin(server.said(asked))),
+        route(&operations::HISTORY, |server, asked| Box::pin(server.said(asked))),
+        route(&operations::LOG, |server, asked| Box::pin(server.said(asked))),
+        route(&operations::TIMELINE, |server, asked| Box::pin(server.said(asked))),
+        route(&operations::POLITENESS, |server, asked| Box::pin(server.said(asked))),
+        route(&operations::ARCHIVE, |server, asked| Box::pin(server.said(asked))),
+        route(&operations::SETTINGS, |server, asked| Box::pin(server.said(asked))),
+        route(&operations::REPLAY, |server, asked| {
+            Box::pin(async move {
+                match &server.browse {
+                    Some(browse) => browse.answer(&asked, &server.archive).await,
+                    None => {
+                        let detail = "begin the server with --replay FOLDER";
+                        problem(StatusCode::NOT_FOUND, "replay is not enabled", detail)
+                    }
+                }
+            })
+        }),
+    ];
+    let common = dashboard::routes().into_iter().chain(session::routes()).chain(live::routes());
+    Routes::new("Nephila, an archive", own.into_iter().chain(common))
+});
+
 impl Answers for ReadOnly {
-    async fn answer(&self, asked: HttpQuestion) -> HttpAnswer {
-        match (&*asked.path, &self.browse) {
-            (path, _) if path.starts_with(PREFIX) => answer(&asked, &self.archive, self).await,
-            ("/api/v1/pages", _) if asked.method == Method::GET => self.read_page(asked).await,
-            (replay::PATH, Some(browse)) if asked.method == Method::GET => {
-                browse.answer(&asked, &self.archive).await
-            }
-            ("/livez", _) => ok(&"alive"),
-            ("/readyz", _) => ok(&NodeState::Ready),
-            (path, _) => {
-                let detail = format!("{path}: this server only reads an archive, below {PREFIX}");
-                problem(StatusCode::NOT_FOUND, "not found", detail)
-            }
-        }
+    fn routes() -> &'static Routes<ReadOnly> {
+        &ROUTES
     }
 }
 

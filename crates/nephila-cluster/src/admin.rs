@@ -332,7 +332,8 @@ impl Cluster {
         let mut all = StreamSaid::default();
         let reaches = |url: &CrawlUrl| reach.check(url).is_ok();
         let judge = Judge { job: &job, traps: &settings.trap, now, secret: &self.secret, reaches };
-        for (part, said) in judge.read(text, batch, first) {
+        for (mut part, said) in judge.read(text, batch, first) {
+            self.spread.get().rekey_part(&mut part, &self.secret);
             let place = |url: &Named| partition_of(url.key.host.domain, self.partitions);
             let messages = part.divided(place).into_iter().map(|(partition, part)| {
                 let message = Message::Command(Box::new(Entry::Stream(Box::new(part)))).encode(&self.secret);
@@ -369,9 +370,10 @@ impl Cluster {
 
     /// Sends links to the inboxes of their partitions, and returns when all messages are stored.
     pub async fn send_links(&self, links: &[Link]) -> anyhow::Result<()> {
-        let mut by_partition: BTreeMap<u32, Vec<OfferedUrl>> = BTreeMap::new();
+        let (spread, mut by_partition) = (self.spread.get(), BTreeMap::<u32, Vec<OfferedUrl>>::new());
         for link in links {
-            let offered = offered(link, &self.secret);
+            let mut offered = offered(link, &self.secret);
+            spread.rekey(&mut offered, &self.secret);
             let partition = partition_of(offered.key.host.domain, self.partitions);
             by_partition.entry(partition).or_default().push(offered);
         }

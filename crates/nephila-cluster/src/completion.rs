@@ -18,6 +18,7 @@ use nephila_core::cluster::completion::{self, JOBS_MAX, NodeWork, Phase, Round, 
 use nephila_core::cluster::member::View;
 use nephila_core::cluster::message::Message;
 use nephila_core::event::{Event, Kind};
+use nephila_core::frontier::outlook::Left;
 use nephila_core::job::{JobId, State};
 use nephila_core::key::Prefixes;
 use nephila_core::state::totals::Work;
@@ -29,6 +30,7 @@ use super::views::Progress;
 use super::{Cluster, Node};
 use nephila_api::views::NodeState;
 use nephila_engine::clock::Clock;
+use nephila_engine::crawl::work::ready_horizon;
 use nephila_engine::human;
 use nephila_engine::worker::Handle;
 
@@ -134,7 +136,8 @@ impl Completion {
         let epochs: BTreeMap<u32, u64> = self.node.tails.epochs().into_iter().collect();
         let mut tallied: BTreeMap<Prefixes, _> =
             self.handle.tallies().await?.into_iter().map(|tallied| (tallied.prefixes, tallied)).collect();
-        let mut work = NodeWork::default();
+        let ready = is_ready(&self.node, &self.handle).await?;
+        let mut work = NodeWork { ready: Some(ready), ..NodeWork::default() };
         let (mut inboxes, mut empty) = (BTreeMap::new(), BTreeSet::new());
         for (partition, epoch) in epochs {
             let prefixes = Prefixes::share(partition, self.node.cluster.partitions);
@@ -148,6 +151,10 @@ impl Completion {
                 let sum = work.jobs.entry(job).or_default();
                 *sum = sum.plus(more);
             }
+        }
+        // After the positions of the inboxes: links of messages that were read are counted by now.
+        for (job, links) in self.node.known.sent_on.counts() {
+            work.jobs.entry(job.0).or_default().events += links;
         }
         self.node.known.set_empty(empty);
         let wanted = jobs.iter().filter(|record| record.job.state != State::Stopped);
@@ -273,10 +280,20 @@ impl Completion {
 
 /// State of a node with this work.
 pub(crate) fn state(work: &NodeWork) -> NodeState {
-    match work.jobs.values().any(|work| work.left > 0) {
-        true => NodeState::Crawling,
-        false => NodeState::Ready,
+    match work.ready.unwrap_or_else(|| work.jobs.values().all(|work| work.left == 0)) {
+        true => NodeState::Ready,
+        false => NodeState::Crawling,
     }
+}
+
+/// Whether nothing is queued or due soon on the partitions of a node, and none of its inboxes waits.
+pub(crate) async fn is_ready(node: &Node, handle: &Handle) -> anyhow::Result<bool> {
+    // The inboxes first: what leaves them meanwhile is with the worker.
+    if node.known.inbox_waits() {
+        return Ok(false);
+    }
+    let horizon = ready_horizon(&node.settings.crawl, Clock::new().now().wall);
+    Ok(handle.left(horizon).await? == Left::Nothing)
 }
 
 /// The readable work reports of all nodes.

@@ -22,6 +22,7 @@ use bytes::Bytes;
 use nephila_core::job::{Job, JobId, State};
 use nephila_core::url::CrawlUrl;
 use nephila_log::Leases;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -48,9 +49,10 @@ const MOVED_MAX: usize = 1_000;
 pub(super) const LINE_BYTES: usize = 3;
 
 /// The record of a job.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct JobRecord {
     /// The job, with its seeds, which define the scope.
+    #[schemars(with = "nephila_api::shapes::Job")]
     pub job: Job,
     /// Redirect targets of seeds.
     #[serde(default)]
@@ -91,7 +93,7 @@ fn yes() -> bool {
 }
 
 /// The end of a job that reached a limit.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct Ended {
     /// Name of the limit.
     pub limit: String,

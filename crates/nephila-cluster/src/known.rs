@@ -11,6 +11,8 @@ use nephila_core::cluster::slots;
 use nephila_core::cluster::{Incarnation, NodeId};
 use tokio::sync::watch;
 
+use super::metrics::Measured;
+use super::spread::SentOn;
 use nephila_api::views::NodeState;
 use nephila_engine::crawl::shared::Shared;
 
@@ -23,6 +25,10 @@ pub(crate) struct Known {
     turns: Mutex<slots::Stats>,
     /// State of the node.
     state: Mutex<NodeState>,
+    /// Links sent on by this node.
+    pub(crate) sent_on: SentOn,
+    /// Measurements of the node.
+    pub(crate) measured: Measured,
 }
 
 /// Live nodes.
@@ -36,6 +42,8 @@ pub(crate) struct Inner {
     unopened: BTreeMap<u32, String>,
     /// Partitions without any data.
     empty: BTreeSet<u32>,
+    /// Partitions whose inboxes may have unread messages.
+    inboxes: BTreeSet<u32>,
 }
 
 impl Known {
@@ -49,6 +57,21 @@ impl Known {
         inner.session = Arc::downgrade(session);
         inner.unopened.clear();
         inner.empty.clear();
+        inner.inboxes.clear();
+    }
+
+    /// Records whether an inbox may have unread messages.
+    pub(crate) fn set_inbox(&self, partition: u32, waits: bool) {
+        let inboxes = &mut self.inner().inboxes;
+        match waits {
+            true => inboxes.insert(partition),
+            false => inboxes.remove(&partition),
+        };
+    }
+
+    /// Whether an inbox may have unread messages.
+    pub(crate) fn inbox_waits(&self) -> bool {
+        !self.inner().inboxes.is_empty()
     }
 
     /// Sets the partitions without any data.
@@ -63,6 +86,7 @@ impl Known {
 
     /// Sets the view of the cluster.
     pub(crate) fn seen(&self, view: View) {
+        self.measured.seen(&view, Instant::now());
         self.live.send_replace(view.nodes.iter().map(|node| (node.node, node.incarnation)).collect());
         self.inner().view = Some((Arc::new(view), Instant::now()));
     }

@@ -34,6 +34,7 @@ mod lease;
 mod limits;
 mod lists;
 pub mod media;
+mod metrics;
 pub mod objects;
 mod parts;
 mod pins;
@@ -46,6 +47,7 @@ mod session;
 mod shell;
 mod slot_grants;
 mod snapshot;
+mod spread;
 mod stop_list;
 mod stored;
 mod tails;
@@ -85,10 +87,13 @@ pub struct Foundation {
 
 /// The format that this program reads and writes. The number grows when an earlier program would misread new data; new
 /// data that an earlier program recognizes as unknown does not count.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// With this format jobs may have their seeds in lists: an earlier program would read such a job as one without seeds.
 pub(crate) const LISTS_FORMAT: u32 = 2;
+
+/// With this format domains may be spread: an earlier program would take in hosts that belong elsewhere.
+pub(crate) const SPREAD_FORMAT: u32 = 3;
 
 /// Format of a new cluster, and of a cluster from before formats were counted. The format is raised on demand.
 fn first_format() -> u32 {
@@ -122,6 +127,8 @@ pub struct Cluster {
     pub leases: Arc<dyn Leases>,
     /// Seeds outside of job records.
     lists: Arc<lists::SeedLists>,
+    /// Spread domains, as last read.
+    pub(crate) spread: Arc<spread::Table>,
     pub(crate) secret: Secret,
     /// Number of partitions of the cluster, fixed when the cluster was founded.
     pub partitions: u32,
@@ -140,7 +147,7 @@ impl Cluster {
                 founded.partitions
             );
         }
-        Cluster::of(engine, &founded)
+        Cluster::read(engine, &founded).await
     }
 
     /// Connects to an existing cluster, and creates nothing.
@@ -156,7 +163,14 @@ impl Cluster {
         let is_there = engine.is_there().await.context("looking for the cluster")?;
         anyhow::ensure!(is_there, nobody());
         let founded = founded(&engine.leases()).await?.ok_or_else(nobody)?;
-        Cluster::of(engine, &founded)
+        Cluster::read(engine, &founded).await
+    }
+
+    /// Like [`Cluster::of`], with the spread domains.
+    async fn read(engine: Engine, founded: &Foundation) -> anyhow::Result<Cluster> {
+        let cluster = Cluster::of(engine, founded)?;
+        cluster.refresh_spread().await?;
+        Ok(cluster)
     }
 
     /// Builds the access to a founded cluster. Fails if the secret in the foundation is malformed.
@@ -165,7 +179,8 @@ impl Cluster {
         let inbox: Arc<dyn Inbox> = Arc::new(engine.inbox());
         let secret = parse_secret(&founded.secret).context("the secret of the cluster")?;
         let lists = Arc::new(lists::SeedLists::new(inbox.clone(), secret));
-        Ok(Cluster { engine, inbox, leases, lists, secret, partitions: founded.partitions })
+        let (spread, partitions) = (Arc::default(), founded.partitions);
+        Ok(Cluster { engine, inbox, leases, lists, spread, secret, partitions })
     }
 
     /// The object store of this cluster, if configured. Another cluster of the same name has another secret, and so
@@ -349,7 +364,10 @@ impl Node {
         };
         let keep = settings.archive_keep_local;
         let tables = Writer::new(self.folder.dir(), &self.settings)?;
-        Ok(objects.map(|objects| upload::Uploads::new(&self.folder, &objects, &self.name, tables, keep)))
+        let waits = |uploads: upload::Uploads| uploads.measured(self.known.measured.uploads());
+        let uploads =
+            objects.map(|objects| upload::Uploads::new(&self.folder, &objects, &self.name, tables, keep));
+        Ok(uploads.map(waits))
     }
 }
 
@@ -460,41 +478,4 @@ pub fn run(folder: Folder, mut settings: Settings) -> anyhow::Result<Exit> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn clu_20_a_program_stays_out_of_a_cluster_that_a_newer_one_has_raised() {
-        let leases = nephila_log::memory::Engine::new(Duration::from_secs(15)).leases();
-        let founded = found(&leases, 16).await.unwrap();
-        assert_eq!((founded.format, found(&leases, 99).await.unwrap()), (1, founded.clone()));
-        raise(&leases, FORMAT).await.unwrap();
-        assert_eq!(found(&leases, 16).await.unwrap(), Foundation { format: FORMAT, ..founded.clone() });
-        // One from before formats were counted is as it was.
-        let old: Foundation = serde_json::from_str(r#"{"partitions":16,"secret":"00"}"#).unwrap();
-        assert_eq!((old.format, old.check().is_ok()), (1, true));
-        let item = leases.record(FOUNDATION).await.unwrap().unwrap();
-        let raised = serde_json::to_vec(&Foundation { format: FORMAT + 1, ..founded }).unwrap();
-        leases.put(FOUNDATION, Some(item.revision), raised.into()).await.unwrap().unwrap();
-        let why = found(&leases, 16).await.unwrap_err().to_string();
-        assert!(why.contains("newer nephila has raised it"), "{why}");
-    }
-
-    #[test]
-    fn out_04_archive_files_are_named_after_the_node_unless_a_name_is_set() {
-        let mut store = nephila_store::archive::Settings::default();
-        name_files(&mut store, "berlin-1");
-        assert_eq!(store.node, "berlin-1");
-        name_files(&mut store, "berlin-2");
-        assert_eq!(store.node, "berlin-1", "what is set stays");
-    }
-
-    #[test]
-    fn a_secret_is_read_as_it_was_written_and_nothing_else() {
-        let secret = parse_secret("000102030405060708090a0b0c0d0eff").unwrap();
-        assert_eq!((secret.0[1], secret.0[15]), (1, 255));
-        for wrong in ["", "00", "zz0102030405060708090a0b0c0d0eff", "é00102030405060708090a0b0c0d0eff"] {
-            assert!(parse_secret(wrong).is_none(), "{wrong}");
-        }
-    }
-}
+mod tests;

@@ -18,6 +18,7 @@ use nephila_core::job::{JobId, Kind, Listed};
 use nephila_core::key::{PREFIXES, Secret};
 use nephila_core::url::CrawlUrl;
 use nephila_log::Inbox;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::admin::id_of;
@@ -37,7 +38,7 @@ pub(crate) const SEEDS_IN_LISTS_MAX: u64 = 4_000_000;
 pub(crate) const LIST_BYTES_MAX: u64 = 512 << 20;
 
 /// Description of a list in the job's record.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(default)]
 pub struct List {
     /// End position of the list.

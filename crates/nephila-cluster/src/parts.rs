@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use nephila_core::cluster::message::Message;
+use nephila_core::entry::Entry;
 use nephila_core::key::Prefixes;
 use nephila_core::state::State;
 use nephila_log::Fence;
@@ -27,6 +28,8 @@ use super::alarm::{self, Doubt};
 use super::events::Teller;
 use super::session::{Notice, Session, Task};
 use super::snapshot::Keeper;
+use super::spread::Home;
+use super::upload::now_ms;
 use super::{Node, feedback, wire};
 use find::FoundPartition;
 use nephila_engine::worker::{Handle, INBOX, PartitionPort};
@@ -219,7 +222,9 @@ pub(crate) async fn read(
     unread: Arc<AtomicU64>,
 ) {
     let (inbox, secret) = (&*node.cluster.inbox, node.cluster.secret);
+    let waits_here = InboxWaits::new(node, partition);
     let (mut forgot, mut forgot_at) = (from, Instant::now());
+    let Ok(mut home) = Home::open(node, &handle, partition, prefixes).await else { return };
     // An earlier owner may have raised the alarm.
     let (about, mut is_alarmed) = (format!("inbox-{partition:05}"), true);
     'read: loop {
@@ -238,6 +243,13 @@ pub(crate) async fn read(
                 continue;
             }
         };
+        // Only an empty answer, at the end of the wait, shows that there are no more messages.
+        if messages.is_empty() {
+            waits_here.set(false);
+        }
+        // More messages than one read returns are younger than its first.
+        let (is_all, left_at) = (messages.len() < MESSAGES_AT_ONCE, inbox.left_at(partition));
+        waits_here.since((!messages.is_empty()).then(|| left_at.unwrap_or_else(now_ms)));
         // Messages read but not yet processed are the minimum backlog.
         let mut waits: u64 = messages.iter().map(|(_, bytes)| bytes.len() as u64).sum();
         unread.store(waits, Ordering::Relaxed);
@@ -252,6 +264,7 @@ pub(crate) async fn read(
                 // If raising the alarm fails now, the next try raises it.
                 _ = alarm::raise(&*node.cluster.leases, &about, &node.name, &text).await;
                 is_alarmed = true;
+                waits_here.set(true);
                 tokio::time::sleep(NEWER_PAUSE).await;
                 continue 'read;
             }
@@ -268,14 +281,61 @@ pub(crate) async fn read(
                     (Vec::new(), None)
                 }
             };
+            // A message without either marks the end of an inbox (`completion`).
+            if !offers.is_empty() || said.is_some() {
+                waits_here.set(true);
+            }
+            let wish = match &said {
+                Some(Entry::Spread(wish)) => Some(wish.clone()),
+                _ => None,
+            };
+            let (offers, said) = home.sort(offers, said).await;
             if handle.from_inbox(prefixes, position, offers, said).await.is_err() {
+                return;
+            }
+            if let Some(wish) = wish
+                && home.decide(&wish, position).await.is_err()
+            {
                 return;
             }
             from = position;
             unread.store(waits, Ordering::Relaxed);
         }
+        if is_all {
+            waits_here.since(None);
+        }
         if is_alarmed {
             is_alarmed = alarm::clear(&*node.cluster.leases, &about).await.is_err();
         }
+    }
+}
+
+/// Whether an inbox may have unread URLs or commands, as the node knows it. On drop, the inbox is another node's.
+struct InboxWaits<'a> {
+    node: &'a Node,
+    partition: u32,
+}
+
+impl<'a> InboxWaits<'a> {
+    fn new(node: &'a Node, partition: u32) -> InboxWaits<'a> {
+        let waits = InboxWaits { node, partition };
+        waits.set(true);
+        waits
+    }
+
+    fn set(&self, waits: bool) {
+        self.node.known.set_inbox(self.partition, waits);
+    }
+
+    /// Since when the oldest message that is not applied waits.
+    fn since(&self, since: Option<u64>) {
+        self.node.known.measured.set_inbox(self.partition, since);
+    }
+}
+
+impl Drop for InboxWaits<'_> {
+    fn drop(&mut self) {
+        self.set(false);
+        self.since(None);
     }
 }

@@ -17,6 +17,7 @@ use super::api::token;
 use super::jobs::JobRecord;
 use super::views::{
     Changed, ClusterView, Created, JobChange, JobSaid, JobView, MapView, NodeSaid, PartitionView, PinView,
+    SpreadView,
 };
 use nephila_api::tls::Trust;
 use nephila_api::views::Added;
@@ -33,6 +34,9 @@ pub const ANSWER_MAX: Duration = Duration::from_secs(50);
 pub const PEERS_MAX: usize = 16;
 /// Maximum size of an answer in bytes.
 pub const ANSWER_BYTES_MAX: usize = 80 << 20;
+
+/// Maximum size of a page with its resources in bytes: 64 MiB in base64, and their heads.
+pub const WHOLE_PAGE_BYTES_MAX: usize = 96 << 20;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -93,6 +97,12 @@ impl Remote {
         Ok(reply)
     }
 
+    /// A page with its resources, or the error answer.
+    pub async fn whole_page(&self, target: String) -> anyhow::Result<Reply> {
+        let question = || Question::get(target.clone(), WHOLE_PAGE_BYTES_MAX, ANSWER_MAX);
+        Ok(self.ask(Again::Always, question).await?.1)
+    }
+
     /// A page of events.
     pub async fn events(&self, target: &str) -> anyhow::Result<Vec<u8>> {
         let question = || Question::get(target.to_owned(), ANSWER_BYTES_MAX, ANSWER_MAX);
@@ -149,6 +159,17 @@ impl Remote {
             false => (Method::POST, Again::Always),
         };
         self.say(again, method, &target, "application/json", Vec::new()).await
+    }
+
+    /// The spread domains.
+    pub async fn spreads(&self) -> anyhow::Result<Vec<SpreadView>> {
+        self.get("cluster/spread").await
+    }
+
+    /// Spreads a domain.
+    pub async fn spread(&self, domain: &str) -> anyhow::Result<SpreadView> {
+        let target = format!("cluster/spread/{}", escaped(domain));
+        self.say(Again::Always, Method::POST, &target, "application/json", Vec::new()).await
     }
 
     /// Requests all jobs, each with its progress.

@@ -21,6 +21,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 
 use super::jobs::JobStore;
+use super::spread::Table;
 use nephila_engine::crawl::jobs::Jobs;
 use nephila_engine::crawl::stage::PassOn;
 use nephila_engine::worker::{Handle, Link, offered};
@@ -56,6 +57,7 @@ pub struct Router {
     room: Notify,
     secret: Secret,
     partitions: u32,
+    spread: Arc<Table>,
     jobs: JobStore,
 }
 
@@ -71,12 +73,12 @@ pub(crate) fn partition_of(domain: DomainKey, partitions: u32) -> u32 {
 
 impl Router {
     /// Creates a router with an empty outbox for the links to partitions of other nodes.
-    pub fn new(
+    pub(crate) fn new(
         settings: outbox::Settings,
         node: NodeId,
         nonce: u64,
         secret: Secret,
-        partitions: u32,
+        (partitions, spread): (u32, Arc<Table>),
         jobs: JobStore,
     ) -> Router {
         let outbox = Outbox::new(settings, node, secret, nonce);
@@ -92,6 +94,7 @@ impl Router {
             room: Notify::new(),
             secret,
             partitions,
+            spread,
             jobs,
         }
     }
@@ -106,7 +109,11 @@ impl Router {
 
     /// Offers links of partitions that are here to the worker, and sends the others.
     async fn offer_or_send(&self, handle: &Handle, links: &[Link]) -> anyhow::Result<()> {
-        let keyed = |link| offered(link, &self.secret);
+        let keyed = |link: &Link| {
+            let mut url = offered(link, &self.secret);
+            self.spread.get().rekey(&mut url, &self.secret);
+            url
+        };
         // Keys are made once, for either way.
         let urls: Vec<OfferedUrl> = links.iter().map(keyed).collect();
         let holds = handle.holds_each(urls.iter().map(|url| url.key.host.domain));

@@ -24,6 +24,9 @@ use nephila_engine::reach::Reach;
 use nephila_engine::settings::Settings;
 use nephila_engine::worker::Link;
 
+/// What an older program does not know.
+const LISTS: &str = "jobs with more than 512 kB of seeds";
+
 /// Number of seeds that are listed or sent per call.
 pub const AT_ONCE: usize = 20_000;
 
@@ -93,7 +96,7 @@ impl Cluster {
             self.tell(&record.job).await?;
             return Ok(Created { id: record.job.id, seeds: record.seeds(), name: job.name });
         }
-        self.are_lists_known().await?;
+        self.are_known(LISTS_FORMAT, LISTS).await?;
         let list = List { open: true, ..List::default() };
         let job = self.store().create(job, Some(list)).await?;
         self.tell(&job).await?;
@@ -170,7 +173,7 @@ impl Cluster {
         }
         if record.list.is_some() || bytes_of(seeds) + bytes_of(new) > SEEDS_BYTES_MAX {
             if record.list.is_none() {
-                self.are_lists_known().await?;
+                self.are_known(LISTS_FORMAT, LISTS).await?;
             }
             return self.list_seeds(id, new).await;
         }
@@ -247,23 +250,22 @@ impl Cluster {
         Err(Error::Exists(format!("there is a job {} already", job.name)))
     }
 
-    /// Ensures that every node knows lists: the live ones, and future ones.
-    pub async fn are_lists_known(&self) -> Result<(), Error> {
-        self.no_older_node().await?;
-        raise(&*self.leases, LISTS_FORMAT).await?;
+    /// Ensures that every node knows a format: the live ones, and future ones.
+    pub async fn are_known(&self, format: u32, what: &str) -> Result<(), Error> {
+        self.no_older_node(format, what).await?;
+        raise(&*self.leases, format).await?;
         // One may have come in between.
-        self.no_older_node().await
+        self.no_older_node(format, what).await
     }
 
-    /// Fails if a live node has a version without lists of seeds.
-    pub async fn no_older_node(&self) -> Result<(), Error> {
+    /// Fails if a live node has a version without this format.
+    pub async fn no_older_node(&self, format: u32, what: &str) -> Result<(), Error> {
         let view = self.view().await?;
-        match view.nodes.iter().find(|node| node.format < LISTS_FORMAT) {
+        match view.nodes.iter().find(|node| node.format < format) {
             None => Ok(()),
             Some(node) => Err(Error::Wrong(format!(
-                "node {} is of an older version, which knows no more than {} kB of seeds: install this version there first",
-                node.name,
-                SEEDS_BYTES_MAX >> 10
+                "node {} is of an older version, which does not know {what}: install this version there first",
+                node.name
             ))),
         }
     }

@@ -114,9 +114,11 @@ impl Session {
             NodeId::of(&node.name),
             number,
             node.cluster.secret,
-            node.cluster.partitions,
+            (node.cluster.partitions, node.cluster.spread.clone()),
             store.clone(),
         ));
+        node.cluster.refresh_spread().await?;
+        running.handle.set_spread(node.cluster.spread.get()).await?;
         // Before anybody is asked.
         stop_list::refresh(&node.cluster.leases, &node.stop_list).await?;
         let plan = Plan {
@@ -151,6 +153,7 @@ impl Session {
             Task::spawn(slot_grants::run(node.clone(), incarnation, heard, wishes, shared.handle.clone())),
             Task::spawn(errands::run(node.clone(), asked, errands, shared.handle.clone())),
             Task::spawn(nephila_engine::crawl::stops::undo(Arc::downgrade(&shared))),
+            Task::spawn(nephila_engine::crawl::feed_health::run(Arc::downgrade(&shared))),
         ];
         let inboxes = BTreeMap::new();
         let (spider, thread) = (node.spider.clone(), running.thread);
@@ -280,6 +283,10 @@ pub(crate) async fn look(
         // A failed write is repeated at the next poll.
         _ = shared.suspects.share(&*node.cluster.leases).await;
         _ = stop_list::refresh(&node.cluster.leases, &node.stop_list).await;
+        if node.cluster.refresh_spread().await.is_ok_and(|is_new| is_new) {
+            // A worker that has ended needs none.
+            _ = shared.handle.set_spread(node.cluster.spread.get()).await;
+        }
         if let Some((view, _)) = node.known.view() {
             let living: Vec<&str> = view.nodes.iter().map(|node| &*node.name).collect();
             if living.contains(&&*node.name) {

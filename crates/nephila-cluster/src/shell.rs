@@ -283,6 +283,10 @@ impl Shell {
                 self.tasks.spawn(async move { Done::Read(incarnation, view(&*leases).await) });
             }
             Action::Claim { partition, expected, record } => {
+                let view = self.node.known.view();
+                let owner = view.as_ref().and_then(|(view, _)| view.owners.get(&partition));
+                let before = owner.map(|(_, record)| record);
+                self.node.known.measured.claims(partition, before, Instant::now());
                 self.tasks.spawn(async move {
                     let value = record.encode().into();
                     let put = bounded(leases.put(&owner_key(partition), expected, value)).await;
@@ -341,6 +345,7 @@ impl Shell {
                     "node {}: the lease may be lost; everything stops", node.name
                 );
                 self.opening.clear();
+                self.node.known.measured.lost_all();
                 if let Some(session) = self.session.take() {
                     session.end_now().await;
                 }
@@ -423,6 +428,7 @@ impl Shell {
                             let load = self.member.load(partition);
                             session.meter().begin(at, partition, load);
                         }
+                        self.node.known.measured.opened(partition, Instant::now());
                         self.member.handle_opened(partition, epoch);
                     }
                     (Ok(_), None) => {}
@@ -441,6 +447,7 @@ impl Shell {
                 }
             }
             Done::Drained(partition, epoch, incarnation) if incarnation == current => {
+                self.node.known.measured.given_up(partition);
                 self.member.handle_drained(partition, epoch);
             }
             Done::Released(partition, incarnation, answer) => {

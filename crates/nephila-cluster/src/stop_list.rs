@@ -7,7 +7,6 @@ use std::sync::Arc;
 use anyhow::Context;
 use nephila_core::cluster::message::Message;
 use nephila_core::entry::{Entry, HostChange};
-use nephila_core::key::UrlKey;
 use nephila_core::stop_list::StopList;
 use nephila_core::url::CrawlUrl;
 use nephila_log::Leases;
@@ -49,7 +48,7 @@ impl Cluster {
     /// Sets the crawl delay of a host in milliseconds, or removes the delay with zero: an entry in the log of the
     /// host's partition.
     pub async fn set_delay(&self, url: &CrawlUrl, delay_ms: u32) -> Result<(), Error> {
-        let host = UrlKey::of(url, &self.secret).host;
+        let host = self.spread.get().key(url, &self.secret).host;
         let entry = Entry::Host(HostChange::Delay(host, delay_ms.min(DELAY_MS_MAX)));
         let message = Message::Command(Box::new(entry)).encode(&self.secret);
         self.send([(partition_of(host.domain, self.partitions), new_id(), message)]).await?;

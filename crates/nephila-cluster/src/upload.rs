@@ -12,7 +12,9 @@
 
 mod paths;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
@@ -22,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use super::alarm::Trouble;
+use super::metrics::Oldest;
 use crate::objects::{Content, Objects, Sent};
 use nephila_engine::crawl::tables::Writer;
 use nephila_engine::folder::Folder;
@@ -68,6 +71,8 @@ pub struct Uploads {
     paths: Objects,
     /// How long a stored file is kept here; forever at zero.
     keep_local: Duration,
+    /// When the oldest file that waits was closed.
+    oldest: Arc<Oldest>,
 }
 
 impl Uploads {
@@ -85,7 +90,13 @@ impl Uploads {
             notes: folder.dir().join("uploads"),
             objects: objects.within("archive").within(node),
             keep_local,
+            oldest: Arc::default(),
         }
+    }
+
+    /// Notes there when the oldest file that waits was closed.
+    pub(crate) fn measured(self, oldest: Arc<Oldest>) -> Uploads {
+        Uploads { oldest, ..self }
     }
 
     /// Sends closed files, until dropped.
@@ -122,6 +133,12 @@ impl Uploads {
         let due =
             tokio::task::spawn_blocking(move || due(&archive, &notes, keep)).await.context("listing")??;
         let count = due.len();
+        let mut waiting: BTreeMap<String, u64> = due
+            .iter()
+            .filter(|(_, note)| note.stored_ms == 0)
+            .map(|(name, _)| (name.clone(), closed_at(&self.archive, name)))
+            .collect();
+        self.oldest.set(waiting.values().copied().min());
         let works = due.into_iter().map(|(name, note)| {
             let uploads = self.clone();
             async move {
@@ -129,13 +146,17 @@ impl Uploads {
                     0 => uploads.send(&name, note).await,
                     _ => uploads.remove(&name, note).await,
                 };
-                result.with_context(|| name)
+                (name.clone(), result.with_context(|| name))
             }
         });
         let mut works = futures_util::stream::iter(works.collect::<Vec<_>>()).buffer_unordered(FILES_AT_ONCE);
         let mut failed = None;
-        while let Some(done) = works.next().await {
-            let Err(error) = done else { continue };
+        while let Some((name, done)) = works.next().await {
+            let Err(error) = done else {
+                waiting.remove(&name);
+                self.oldest.set(waiting.values().copied().min());
+                continue;
+            };
             // A store that is away is so for all of them; a file that cannot be read must not keep the others here.
             let is_away = matches!(error.downcast_ref(), Some(crate::objects::Error::Away { .. }));
             failed = Some(error);
@@ -257,6 +278,14 @@ pub(crate) fn read_note(path: &Path) -> anyhow::Result<Note> {
     }
 }
 
+/// When a file was closed, in milliseconds since 1970: its index is written last. The present if that cannot be read.
+fn closed_at(archive: &Path, name: &str) -> u64 {
+    let index = index_name(name).map(|index| archive.join(index));
+    let modified = index.and_then(|index| std::fs::metadata(index).and_then(|data| data.modified()).ok());
+    let since = modified.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    since.map_or_else(now_ms, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// The name of the index of a closed archive file; none for other files.
 pub(crate) fn index_name(name: &str) -> Option<String> {
     let stem = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending))?;
@@ -325,9 +354,12 @@ mod tests {
         std::fs::write(&store, b"").unwrap();
         let error = uploads.pass().await.unwrap_err();
         assert!(format!("{error:#}").contains("A-1.warc.gz"), "{error:#}");
+        let age = uploads.oldest.age(now_ms() + 60_000);
+        assert!((60_000..120_000).contains(&age), "it was closed just now: {age} ms, and a minute");
         std::fs::remove_file(&store).unwrap();
         std::fs::rename(&aside, &store).unwrap();
         assert_eq!(uploads.pass().await.unwrap(), 1);
+        assert_eq!(uploads.oldest.age(now_ms() + 60_000), 0, "nothing waits");
         uploads.objects.verify("A-1.warc.gz", &content).await.unwrap();
     }
 

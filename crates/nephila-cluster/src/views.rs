@@ -7,23 +7,27 @@ use std::time::Duration;
 
 use nephila_core::job::{Job, JobId, Kind, Schedule, State};
 use nephila_core::state::totals::Work;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::jobs::JobRecord;
-use nephila_api::StatsView;
 use nephila_api::views::NodeState;
+use nephila_api::{StatsView, shapes};
 
 /// A job in a list.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct JobView {
     /// Number of the job.
+    #[schemars(with = "u32")]
     pub id: JobId,
     /// Unique name of the job.
     pub name: String,
     /// Whether the job runs, is paused or is stopped.
+    #[schemars(with = "shapes::State")]
     pub state: State,
     pub(crate) priority: u8,
     /// Wanted URLs around each seed: `page`, `prefix`, `host`, `domain` or `any`.
+    #[schemars(with = "shapes::Kind")]
     pub kind: Kind,
     /// Number of seeds.
     pub seeds: u64,
@@ -33,7 +37,7 @@ pub struct JobView {
 }
 
 /// Progress of a job.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(default)]
 pub struct Progress {
     /// Number of URLs still to be requested.
@@ -56,7 +60,7 @@ impl Progress {
 }
 
 /// A job with its progress.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct JobSaid {
     /// Stored record of the job.
     #[serde(flatten)]
@@ -83,9 +87,10 @@ impl JobView {
 }
 
 /// A created job.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Created {
     /// Number that the cluster assigned to the job.
+    #[schemars(with = "u32")]
     pub id: JobId,
     /// Unique name of the job.
     pub name: String,
@@ -94,17 +99,19 @@ pub struct Created {
 }
 
 /// Changes of a job; absent fields stay unchanged.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobChange {
     /// New state: running, paused or stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<shapes::State>")]
     pub state: Option<State>,
     /// New priority among jobs: 0 before 9.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
     /// Recrawl schedule.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<shapes::Schedule>")]
     pub schedule: Option<Schedule>,
     /// Changes of the scope.
     pub scope: ScopeChange,
@@ -113,11 +120,12 @@ pub struct JobChange {
 }
 
 /// Changes of a scope.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScopeChange {
     /// New kind of scope: `page`, `prefix`, `host`, `domain` or `any`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<shapes::Kind>")]
     pub kind: Option<Kind>,
     /// Replaces the previous patterns.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,7 +154,7 @@ pub struct ScopeChange {
 }
 
 /// Changes of the limits.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsChange {
     /// New maximum number of pages fetched by the whole job; 0 for no limit.
@@ -157,6 +165,7 @@ pub struct LimitsChange {
     pub bytes_max: Option<u64>,
     /// New maximum running time of the job, without pauses, such as `2h`; 0 for no limit.
     #[serde(with = "humantime_serde", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub time_max: Option<Duration>,
     /// New maximum number of pages fetched from one host; 0 for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -205,7 +214,7 @@ impl JobChange {
 }
 
 /// A cluster as a whole.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct ClusterView {
     /// Number of partitions of the cluster.
     pub partitions: u32,
@@ -219,7 +228,7 @@ pub struct ClusterView {
 }
 
 /// A live node.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct NodeView {
     /// Name of the node, unique in the cluster.
     pub name: String,
@@ -236,7 +245,7 @@ pub struct NodeView {
 }
 
 /// A live node, with its own report.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct NodeSaid {
     /// State of the node, as the cluster records the node.
     #[serde(flatten)]
@@ -250,7 +259,7 @@ pub struct NodeSaid {
 }
 
 /// A partition.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct PartitionView {
     /// Number of the partition, from 0.
     pub partition: u32,
@@ -262,7 +271,7 @@ pub struct PartitionView {
 }
 
 /// A domain that an operator assigned to a node.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct PinView {
     /// Registrable domain that an operator assigned.
     pub domain: String,
@@ -275,8 +284,23 @@ pub struct PinView {
     pub owner: Option<String>,
 }
 
+/// A domain whose hosts are divided over the partitions.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
+pub struct SpreadView {
+    /// The registrable domain.
+    pub domain: String,
+    /// Its home: the partition of the hosts that stay.
+    pub partition: u32,
+    /// Number of hosts that stay; none until the home has decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staying: Option<u64>,
+    /// Whether the home has refused, because it knows too many hosts of the domain.
+    #[serde(default)]
+    pub refused: bool,
+}
+
 /// A domain, and the node that crawls the domain.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct DomainView {
     /// Registrable domain that the node crawls.
     pub domain: String,
@@ -302,7 +326,7 @@ impl DomainView {
 }
 
 /// A page of the map of domains.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 pub struct MapView {
     /// The domains; possibly empty although more pages follow.
     pub domains: Vec<DomainView>,
@@ -312,7 +336,7 @@ pub struct MapView {
 }
 
 /// Result of a change.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Changed {
     /// Number of changed things.
     pub(crate) changed: usize,

@@ -120,9 +120,11 @@ impl Folding {
                     hosts.insert(*host);
                 }
                 Entry::Domain(DomainChange::Budget(domain, _)) => _ = domains.insert(*domain),
-                Entry::Job(_) | Entry::JobRemoved(_) | Entry::Inbox { .. } | Entry::Split(_) => {
-                    changes_meta = true;
-                }
+                Entry::Job(_)
+                | Entry::JobRemoved(_)
+                | Entry::Inbox { .. }
+                | Entry::Split(_)
+                | Entry::Spread(_) => changes_meta = true,
                 Entry::Stream(_) | Entry::Streamed(_) | Entry::EventContext(_) => {}
             }
         }
@@ -235,6 +237,7 @@ impl Folding {
             Entry::Inbox { name, position } => {
                 self.meta().inboxes.insert(name.clone(), *position);
             }
+            Entry::Spread(decided) => self.meta().spread.add(decided.clone()),
             Entry::Split(prefixes) => {
                 // The side that holds the first prefix keeps the tallies: see `Meta::split`.
                 if prefixes.first != self.prefixes.first {

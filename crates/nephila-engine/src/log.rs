@@ -12,10 +12,12 @@
 
 mod begun;
 mod line;
+mod newest;
 mod read;
 mod write;
 
 pub use line::{Counted, Line, Links, Purpose, Stored};
+pub use newest::{Newest, NoPosition, Position};
 pub use read::{Lines, Merged, files};
 pub use write::{Request, Writer};
 

@@ -6,60 +6,23 @@
 //! Invariants: the memory is constant; labels are from closed sets, never a host or a URL; counters start at zero and
 //! only grow.
 
+pub mod feeds;
+pub mod politeness;
+pub mod stories;
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use nephila_core::frontier::report::{RobotsAnswer, RobotsReport};
 use nephila_core::handler::{Findings, LinkKind};
+use nephila_core::histogram::{Buckets, Histogram};
 use nephila_core::robots::policy::RobotsResult;
 use nephila_core::spider::Outcome;
+use nephila_spider::Timings;
 use nephila_store::archive::{Kind, Receipt};
 
-/// Upper bounds of the buckets of a histogram, in milliseconds. A last bucket holds the rest.
-pub const BOUNDS_MS: [u64; 15] =
-    [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000];
-
-/// A histogram of durations, owned by one thread or read at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Durations {
-    /// Number of durations in each bucket; the last bucket has no bound.
-    pub counts: [u64; BOUNDS_MS.len() + 1],
-    /// Sum of the durations in milliseconds.
-    pub sum_ms: u64,
-}
-
-impl Durations {
-    /// Counts a duration.
-    pub fn add(&mut self, ms: u64) {
-        self.counts[bucket(ms)] += 1;
-        self.sum_ms += ms;
-    }
-}
-
-/// The bucket of a duration.
-fn bucket(ms: u64) -> usize {
-    BOUNDS_MS.partition_point(|bound| *bound < ms)
-}
-
-/// A histogram of durations that many tasks fill.
-#[derive(Debug, Default)]
-pub struct Histogram {
-    counts: [AtomicU64; BOUNDS_MS.len() + 1],
-    sum_ms: AtomicU64,
-}
-
-impl Histogram {
-    /// Counts a duration.
-    pub fn add(&self, ms: u64) {
-        self.counts[bucket(ms)].fetch_add(1, Relaxed);
-        self.sum_ms.fetch_add(ms, Relaxed);
-    }
-
-    /// The durations so far.
-    pub fn get(&self) -> Durations {
-        let counts = std::array::from_fn(|at| self.counts[at].load(Relaxed));
-        Durations { counts, sum_ms: self.sum_ms.load(Relaxed) }
-    }
-}
+use self::feeds::FeedHealth;
+use self::politeness::Politeness;
+use self::stories::Stories;
 
 /// A counter for each of a few labels.
 #[derive(Debug)]
@@ -68,11 +31,13 @@ pub struct Labelled {
 }
 
 impl Labelled {
-    fn new(labels: impl IntoIterator<Item = &'static str>) -> Labelled {
+    /// Counters with these labels.
+    pub fn new(labels: impl IntoIterator<Item = &'static str>) -> Labelled {
         Labelled { counts: labels.into_iter().map(|label| (label, AtomicU64::default())).collect() }
     }
 
-    fn add(&self, label: &str, number: u64) {
+    /// Adds to the counter with this label.
+    pub fn add(&self, label: &str, number: u64) {
         let count = self.counts.iter().find(|(known, _)| *known == label);
         debug_assert!(count.is_some(), "no label {label}");
         if let Some((_, count)) = count {
@@ -96,6 +61,30 @@ const RECORDS: [&str; 2] = ["response", "revisit"];
 /// The label of an entry of a feed, beside the kinds of links.
 const FEED_ENTRY: &str = "feed-entry";
 
+/// Durations of the phases of requests. A phase that a request did not need, such as the handshake on a kept connection,
+/// is not counted.
+#[derive(Debug, Default)]
+pub struct Phases([Histogram; PHASES.len()]);
+
+/// The phases of a request, in their order. Names are looked up before a request begins.
+pub const PHASES: [&str; 4] = ["connect", "tls", "head", "body"];
+
+impl Phases {
+    /// Counts the phases of a request.
+    pub fn add(&self, timings: &Timings) {
+        let Timings { connect, tls, head, body, .. } = timings;
+        for (histogram, took) in self.0.iter().zip([connect, tls, head, body]) {
+            let ms = took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+            ms.into_iter().for_each(|ms| histogram.add(ms));
+        }
+    }
+
+    /// The phases and their durations so far.
+    pub fn get(&self) -> Vec<(&'static str, Buckets)> {
+        PHASES.into_iter().zip(self.0.iter().map(Histogram::get)).collect()
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Metrics {
@@ -103,6 +92,10 @@ pub struct Metrics {
     pub fetches: Labelled,
     /// Time from the request to the last byte.
     pub fetch_took: Histogram,
+    /// Time of each phase of a request that it went through.
+    pub phases: Phases,
+    /// Whether requests keep the promised rests.
+    pub politeness: Politeness,
     /// Requests for robots.txt, by result.
     pub robots: Labelled,
     /// Records in the archive, by type.
@@ -113,6 +106,10 @@ pub struct Metrics {
     pub discoveries: Labelled,
     /// New stories in feeds.
     pub stories: AtomicU64,
+    /// Delays of stories.
+    pub story_delay: Stories,
+    /// Feeds by health.
+    pub feeds: FeedHealth,
 }
 
 impl Default for Metrics {
@@ -121,11 +118,15 @@ impl Default for Metrics {
         Metrics {
             fetches: Labelled::new(FETCHES),
             fetch_took: Histogram::default(),
+            phases: Phases::default(),
+            politeness: Politeness::default(),
             robots: Labelled::new(ROBOTS),
             records: Labelled::new(RECORDS),
             written_bytes: AtomicU64::default(),
             discoveries: Labelled::new(kinds.chain([FEED_ENTRY])),
             stories: AtomicU64::default(),
+            story_delay: Stories::default(),
+            feeds: FeedHealth::default(),
         }
     }
 }
@@ -229,14 +230,20 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_falls_into_the_bucket_of_its_bound() {
-        let (histogram, mut durations) = (Histogram::default(), Durations::default());
-        for ms in [0, 1, 2, 100, 101, 60_000, 60_001] {
-            histogram.add(ms);
-            durations.add(ms);
-        }
-        assert_eq!(histogram.get(), durations);
-        assert_eq!(durations.counts, [2, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1]);
-        assert_eq!(durations.sum_ms, 120_205);
+    fn only_the_phases_that_a_request_went_through_are_counted() {
+        let ms = |ms| Some(std::time::Duration::from_millis(ms));
+        let phases = Phases::default();
+        phases.add(&Timings {
+            connect: ms(3),
+            tls: ms(40),
+            head: ms(120),
+            body: ms(7),
+            ..Timings::default()
+        });
+        phases.add(&Timings { head: ms(60), body: ms(0), ..Timings::default() });
+        let counts = phases.get();
+        let numbers: Vec<u64> = counts.iter().map(|(_, buckets)| buckets.counts.iter().sum()).collect();
+        assert_eq!(numbers, [1, 1, 2, 2]);
+        assert_eq!((counts[2].0, counts[2].1.sum), ("head", 180));
     }
 }

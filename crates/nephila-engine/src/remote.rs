@@ -32,7 +32,7 @@ use tokio::time::Instant;
 
 use self::records::Data;
 use crate::BoxFuture;
-use crate::crawl::stage::Fetch;
+use crate::crawl::stage::{Fetch, FetchMeasured, RemoteUrls};
 use crate::settings::{Settings, TICKET_MARGIN, usage};
 
 /// Maximum number of bytes of records whose fetch has not ended. Further records wait in their connections.
@@ -243,6 +243,19 @@ impl Fetch for Remote {
 
     fn set_doors(&self, doors: Doors) {
         Fetch::set_doors(&self.local, doors);
+    }
+
+    fn measured(&self) -> Option<FetchMeasured> {
+        Some(FetchMeasured::of(&self.local))
+    }
+
+    fn remote_urls(&self) -> Option<RemoteUrls> {
+        let (counters, open, connected) = {
+            let state = self.desk.state();
+            (state.desk.counters(), state.asks.len(), state.connections.len())
+        };
+        let desk::Counters { sent, recorded, lost, cancelled, refused, .. } = counters;
+        Some(RemoteUrls { sent, fetched: recorded, lost, cancelled, refused, open, connected })
     }
 }
 

@@ -4,11 +4,14 @@
 //! An unknown key is an error. `nephila settings` prints all settings; the printed comments are the doc comments of the
 //! fields, read from the sources, so that they cannot disagree.
 
+mod api;
 mod cluster;
 mod credential;
 mod limits;
+mod list;
 mod load;
 mod media;
+mod origins;
 mod print;
 mod secrets;
 mod spiders;
@@ -25,19 +28,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::Exit;
 
+pub use api::{API_LISTEN, Api, PER_SECOND, RESERVED, Reads, Role, TokenSettings};
 pub use cluster::{ArchiveUpload, Cluster, given};
 pub use credential::Credential;
+pub use list::{ListedSetting, SECRET_SET, list};
 pub use load::load;
 pub use load::remember_contact;
 pub use media::Media;
+pub use origins::Origins;
 pub use print::page;
 pub(crate) use secrets::missing as missing_secret;
 pub(crate) use spiders::TICKET_MARGIN;
 pub use spiders::{Allow, Dialect, Spiders};
 pub use tables::Tables;
-
-/// Default address and port of the API.
-pub const API_LISTEN: &str = "127.0.0.1:6374";
 
 /// All settings.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -83,6 +86,9 @@ pub struct Settings {
     pub log: Log,
     /// User names and passwords for sites.
     pub credentials: Vec<Credential>,
+    /// Where the settings come from.
+    #[serde(skip)]
+    pub origins: Origins,
 }
 
 impl Settings {
@@ -101,60 +107,6 @@ impl Settings {
                 humantime::format_duration(delay),
                 humantime::format_duration(slot)
             );
-        }
-    }
-}
-
-/// The HTTP API of a node. Section `[api]`.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Api {
-    /// Listen address and port of the API. Empty: no API. An address that other machines can reach requires a token.
-    pub listen: String,
-    /// Address by which the other nodes reach this node, `HOST:PORT`. Empty: as `listen`.
-    pub advertise: String,
-    /// Certificate of this node, with `tls_key_file`: the API then uses TLS, and other nodes are requested over TLS
-    /// only. `nephila cluster keys` creates both, `node-NAME.pem` and `node-NAME.key`.
-    pub tls_cert_file: PathBuf,
-    /// Private key of `tls_cert_file`. Only its owner may be able to read the file.
-    pub tls_key_file: PathBuf,
-    /// File with the CA certificates of the nodes. Empty: `cluster.tls_ca_file`.
-    pub tls_ca_file: PathBuf,
-    /// File with the token that every request must carry, the same on all nodes. The token permits everything. Takes
-    /// precedence over `token`.
-    pub token_file: PathBuf,
-    /// The token itself. A file is safer: settings are printed.
-    pub token: String,
-    /// File with a read-only token, for dashboards and programs.
-    pub read_token_file: PathBuf,
-    /// File with the secret by which nodes authenticate to each other, the same on all nodes and nowhere else. The
-    /// secret permits the read requests of a node, and no changes. Empty: `token_file`.
-    pub node_token_file: PathBuf,
-    /// Maximum memory in bytes for captures that are read often; 0 for none. The newest capture of a URL is known after
-    /// two seconds at most.
-    pub cache_bytes: u64,
-}
-
-impl Api {
-    /// `cache_bytes` as a size of memory.
-    pub fn cache_bytes(&self) -> usize {
-        usize::try_from(self.cache_bytes).unwrap_or(usize::MAX)
-    }
-}
-
-impl Default for Api {
-    fn default() -> Self {
-        Api {
-            listen: API_LISTEN.into(),
-            advertise: String::new(),
-            tls_cert_file: PathBuf::new(),
-            tls_key_file: PathBuf::new(),
-            tls_ca_file: PathBuf::new(),
-            token_file: PathBuf::new(),
-            token: String::new(),
-            read_token_file: PathBuf::new(),
-            node_token_file: PathBuf::new(),
-            cache_bytes: 64 << 20,
         }
     }
 }
@@ -465,6 +417,7 @@ fn check(settings: &Settings) -> Result<(), String> {
     if certificate.as_os_str().is_empty() != key.as_os_str().is_empty() {
         return Err("api.tls_cert_file and api.tls_key_file belong together: one is missing".into());
     }
+    settings.api.check()?;
     let (total, ticket) = (settings.spider.total_timeout, settings.frontier.ticket_timeout);
     settings.spiders.check(total, ticket, !settings.cluster.servers.is_empty())?;
     settings.media.check(&settings.cluster)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use nephila_core::frontier::{Config, Rules};
-use nephila_core::key::{HostKey, Prefixes, Secret, UrlKey};
+use nephila_core::key::{DomainKey, HostKey, Prefixes, Secret, UrlKey};
 use nephila_core::state::record::HostRecord;
 use nephila_core::state::{Durable, MemoryState, StateError};
 use nephila_core::url::CrawlUrl;
@@ -296,8 +296,12 @@ pub fn fits<S: Durable>(part: &mut Part<S>, secret: &Secret) -> anyhow::Result<b
     part.state.hosts_from(HostKey::MIN, HOSTS_LOOKED_AT, &mut hosts)?;
     let is_ours = |(key, record): &(HostKey, HostRecord)| {
         // A displaced host has a key that is not its own.
-        let own = CrawlUrl::parse(&record.origin).map(|url| UrlKey::of(&url, secret).host.domain);
-        part.prefixes.holds(key.domain) && own.is_ok_and(|own| own == key.domain)
+        let is_own = |url: CrawlUrl| {
+            // A host of a spread domain is hashed by its name.
+            UrlKey::of(&url, secret).host.domain == key.domain
+                || DomainKey::of(url.host_str(), secret) == key.domain
+        };
+        part.prefixes.holds(key.domain) && CrawlUrl::parse(&record.origin).is_ok_and(is_own)
     };
     Ok(hosts.iter().all(is_ours))
 }

@@ -305,6 +305,7 @@ impl<S: Durable> Worker<S> {
     fn with(frontier: Frontier<S>, settings: Settings, clock: Clock, stats: Stats) -> Worker<S> {
         let shared = Arc::new(Shared {
             secret: *frontier.secret(),
+            spread: RwLock::default(),
             prefixes: RwLock::default(),
             failure: Default::default(),
             over: Default::default(),

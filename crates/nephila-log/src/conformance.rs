@@ -358,6 +358,12 @@ pub async fn messages_come_in_order(world: &dyn World) {
     for (id, (_, message)) in (0..).zip(&read) {
         assert_eq!(message[..], group(id, 100));
     }
+    if let Some(left_at) = inbox.left_at(1) {
+        let now =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64;
+        assert!(now.abs_diff(left_at) < 600_000, "{left_at} is not about {now}");
+        assert_eq!(inbox.left_at(77), None, "nobody read there");
+    }
     // Again from the middle, like a new owner.
     let again = inbox.read(1, positions[19], 100, Duration::from_secs(1)).await.unwrap();
     assert_eq!(again, read[20..]);

@@ -110,6 +110,13 @@ pub trait Inbox: Send + Sync + std::fmt::Debug {
 
     /// Allows the removal of all messages before this position.
     fn truncate_before(&self, partition: u32, position: u64) -> Reply<'_, ()>;
+
+    /// When the first message that the last read of this partition returned was left, in milliseconds since 1970 by the
+    /// clock of the servers; none if the implementation does not record that, or nothing was read.
+    fn left_at(&self, partition: u32) -> Option<u64> {
+        _ = partition;
+        None
+    }
 }
 
 /// A key with its value.

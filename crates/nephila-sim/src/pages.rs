@@ -130,6 +130,7 @@ impl Sim {
                 kind: named.kind,
                 place: "a/@href",
                 nofollow: named.nofollow,
+                embedded: false,
                 words: None,
             });
             findings(found.collect(), body.closed)

@@ -35,7 +35,7 @@ use crate::decoders::Decoders;
 use crate::dial::{Dialler, NotDialled};
 use crate::error::Hints;
 use crate::fetched::Fetched;
-use crate::pool::Pool;
+use crate::pool::{Connections, Pool};
 use crate::proxy::Proxies;
 use crate::resolver::Resolver;
 use crate::sign::Signer;
@@ -179,6 +179,11 @@ impl Spider {
         self.0.pool.close(which);
     }
 
+    /// The connections that are open now.
+    pub fn connections(&self) -> Connections {
+        self.0.pool.connections()
+    }
+
     /// Replaces the exceptions from the address filter: the URLs that people have typed.
     pub fn set_doors(&self, doors: Doors) {
         *self.0.doors.write().unwrap_or_else(PoisonError::into_inner) = doors;
@@ -316,7 +321,7 @@ impl Inner {
                     self.pool.shed();
                 }
                 if let Ok(connection) = &mut opened {
-                    connection.live = Some(self.pool.count(connection.address.ip()));
+                    connection.live = Some(self.pool.count(connection.address.ip(), connection.is_h2()));
                     connection.noted = Some(Noted { key, closing: self.closing.clone() });
                 }
                 opened?

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use http::HeaderMap;
+use nephila_core::handler::Findings;
 use nephila_core::spider::Outcome;
 use nephila_core::store::{Exchange, Truncation};
 use nephila_core::url::CrawlUrl;
@@ -60,6 +61,8 @@ pub struct Fetched {
     pub exchange: Option<Exchange>,
     /// The decoded body, if requested.
     pub decoded: Option<Body>,
+    /// What another program that fetched the page found on it. Then `decoded` is missing.
+    pub findings: Option<Box<Findings>>,
     /// Whom to tell that the page is stored, if another program fetched it.
     pub ack: Option<Ack>,
 }
@@ -120,6 +123,7 @@ impl Fetched {
             sha1: None,
             exchange: None,
             decoded: None,
+            findings: None,
             ack: None,
         }
     }

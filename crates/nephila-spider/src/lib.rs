@@ -30,4 +30,5 @@ mod tls;
 pub use body::{Body, Spool};
 pub use fetch::{Error, Keep, Request, Spider};
 pub use fetched::{Ack, Fetched, Timings};
+pub use pool::Connections;
 pub use tls::TlsInfo;

@@ -18,6 +18,15 @@ use crate::live::{Key, Live, LiveCounts};
 /// Interval between two sweeps for expired connections.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
+/// Open connections, without and with HTTP/2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// Connections that serve a request.
+    pub busy: [usize; 2],
+    /// Connections that are kept for the next page of their host.
+    pub idle: [usize; 2],
+}
+
 #[derive(Debug)]
 pub(crate) struct Pool {
     idle_timeout: Duration,
@@ -45,19 +54,30 @@ struct Idle {
 
 impl Pool {
     pub(crate) fn new(idle_timeout: Duration, idle_max: usize) -> Arc<Self> {
-        Arc::new(Pool { idle_timeout, idle_max, kept: Mutex::default(), live: Arc::default() })
+        Arc::new(Pool { idle_timeout, idle_max, kept: Mutex::default(), live: LiveCounts::default() })
     }
 
     /// Counts a connection to this address.
-    pub(crate) fn count(&self, address: IpAddr) -> Live {
-        Live::new(SlotKey::of(address), &self.live)
+    pub(crate) fn count(&self, address: IpAddr, is_h2: bool) -> Live {
+        Live::new(SlotKey::of(address), is_h2, &self.live)
+    }
+
+    /// The connections that are open and of these the idle ones. Visits every idle connection.
+    pub(crate) fn connections(&self) -> Connections {
+        let mut idle = [0; 2];
+        for kept in self.lock().by_key.values().flatten() {
+            idle[usize::from(kept.connection.is_h2())] += 1;
+        }
+        let busy = |protocol: usize, open: usize| open.saturating_sub(idle[protocol]);
+        let [http1, http2] = self.live.all();
+        Connections { busy: [busy(0, http1), busy(1, http2)], idle }
     }
 
     /// Closes kept connections to an address, the oldest first, until one more may be opened there, or none is left.
     /// Returns their origins.
     pub(crate) fn make_room(&self, address: IpAddr, connections_max: usize) -> Vec<Key> {
         let slot = SlotKey::of(address);
-        let open = || self.live.lock().expect("nobody panics holding it").get(&slot).copied().unwrap_or(0);
+        let open = || self.live.at(slot);
         let mut closed = Vec::new();
         if open() < connections_max {
             return closed;

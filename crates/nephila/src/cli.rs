@@ -9,6 +9,7 @@ pub mod identity;
 pub mod list;
 pub mod spider;
 pub mod stop;
+pub mod top;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -178,6 +179,14 @@ pub(crate) enum Command {
     /// Inspect and manage a cluster as a whole.
     #[command(subcommand, after_help = "Examples:\n  nephila cluster status\n  nephila cluster drain three")]
     Cluster(cluster::ClusterCommand),
+    /// Watch a running crawl: its speed, what holds it back, hosts, stages, politeness, archive, feeds and jobs.
+    ///
+    /// Shows the numbers of `GET /metrics`, of the process of a folder or with `--node` of nodes. On a terminal until q;
+    /// elsewhere one line for each look. Exit code: 0 ended, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila top -o docs\n  nephila top --node http://127.0.0.1:6374,http://127.0.0.1:6375\n  nephila top --every 10s -o docs >> progress.log"
+    )]
+    Top(top::TopArgs),
     #[command(flatten)]
     Ask(ask::Ask),
 }

@@ -28,6 +28,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Extract(args) => ask::extract::run(&args),
         Command::Export(command) => ask::export(&command),
         Command::Sql(args) => ask::sql(&args),
+        Command::Top(args) => ask::top(&args),
         Command::Settings(args) => command::settings::run(&args),
         Command::Identity(command) => command::identity::run(&command),
         Command::Serve(args) => command::serve::run(&args),

@@ -5,10 +5,11 @@ use nephila_core::refusal::Refusal;
 use nephila_core::spider::outcome::{Class, Outcome};
 use nephila_core::state::record::{HostRecord, RobotsPolicy};
 use nephila_core::time::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// State of a URL, in one word.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Summary {
     /// The URL was fetched.
@@ -60,7 +61,7 @@ impl Summary {
 }
 
 /// Everything known about a URL.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct Explained {
     /// The URL as requested.
     pub url: String,
@@ -119,7 +120,7 @@ pub struct Explained {
 }
 
 /// Record of a URL from a stream of visited URLs.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct StreamView {
     /// Page id of the last line that has one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -136,7 +137,7 @@ pub struct StreamView {
 }
 
 /// Verdict of the scope.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct ScopeView {
     /// Whether the URL is in scope.
     pub wanted: bool,
@@ -155,7 +156,7 @@ impl ScopeView {
 }
 
 /// robots.txt of a host.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct RobotsView {
     /// The resulting policy.
     pub policy: String,
@@ -180,7 +181,7 @@ pub struct RobotsView {
 }
 
 /// The last fetch of a URL.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct LastView {
     /// When the fetch ended.
     pub at: String,
@@ -194,7 +195,7 @@ pub struct LastView {
 }
 
 /// State of a host.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct HostView {
     /// Scheme, name and port.
     pub origin: String,
@@ -227,7 +228,7 @@ pub struct HostView {
 }
 
 /// Counters and gauges of a running crawl.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct StatsView {
     /// URLs offered.
     pub offered: u64,

@@ -16,7 +16,8 @@ use serde_json::json;
 use super::Instead;
 use super::filter::{FIELDS, Filter, field, value};
 use crate::captures::Archive;
-use crate::http::{HttpAnswer, HttpQuestion, ok, problem, reply};
+use crate::problem::{HttpAnswer, ok, problem, reply};
+use crate::question::HttpQuestion;
 
 /// Bytes of index lines in a block: about 3,000 lines.
 pub(super) const BLOCK_BYTES: u64 = 1 << 20;

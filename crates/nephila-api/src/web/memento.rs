@@ -15,7 +15,8 @@ use serde_json::json;
 
 use super::{Instead, PREFIX, ReadPages, locked_in};
 use crate::captures::Archive;
-use crate::http::{HttpAnswer, HttpQuestion, escaped, ok, problem, reply, unescaped};
+use crate::problem::{HttpAnswer, ok, problem, reply};
+use crate::question::{HttpQuestion, escaped, unescaped};
 
 /// Maximum number of captures in a TimeMap.
 const TIME_MAP_MAX: usize = 50_000;
@@ -243,7 +244,8 @@ fn time(digits14: &str) -> Option<jiff::civil::DateTime> {
     jiff::civil::DateTime::strptime("%Y%m%d%H%M%S", digits14).ok()
 }
 
-fn http_date(digits14: &str) -> Option<String> {
+/// A time of fourteen digits as a date of HTTP.
+pub(crate) fn http_date(digits14: &str) -> Option<String> {
     Some(time(digits14)?.strftime(HTTP_DATE).to_string())
 }
 

@@ -12,6 +12,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
@@ -22,7 +23,9 @@ use nephila_store::captures::Query;
 
 use super::{PREFIX, ReadOnly, answer};
 use crate::captures::Archive;
-use crate::http::{Answers, HttpAnswer, HttpQuestion, escaped, problem, reply};
+use crate::problem::{HttpAnswer, problem, reply};
+use crate::question::{HttpQuestion, escaped};
+use crate::routes::{Answers, Routes};
 
 /// Path of the pages for people, on the origin of the archive.
 pub(super) const PATH: &str = "/replay";
@@ -161,7 +164,14 @@ impl Replay {
     }
 }
 
+/// This origin has no API.
+static ROUTES: LazyLock<Routes<Replay>> = LazyLock::new(|| Routes::new("Nephila, replay", []));
+
 impl Answers for Replay {
+    fn routes() -> &'static Routes<Replay> {
+        &ROUTES
+    }
+
     async fn answer(&self, asked: HttpQuestion) -> HttpAnswer {
         let mut answer = self.route(asked).await;
         // A document without a policy, such as an error, could be used to reach elsewhere.

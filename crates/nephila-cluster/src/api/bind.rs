@@ -11,9 +11,9 @@ use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use nephila_api::Guard;
 use nephila_api::tls::{self, Among, HTTPS, Trust, name_of};
-use nephila_engine::settings::{API_LISTEN, Settings, usage};
+use nephila_api::{Guard, Keys, Token};
+use nephila_engine::settings::{API_LISTEN, PER_SECOND, RESERVED, Role, Settings, TokenSettings, usage};
 
 /// Maximum length of a token in bytes.
 pub const TOKEN_BYTES_MAX: usize = 4_096;
@@ -54,7 +54,7 @@ pub async fn bind(settings: &Settings, node: &str) -> anyhow::Result<Option<Boun
         .await
         .map_err(|error| usage(anyhow::anyhow!("api.listen {:?}: {error}", api.listen)))?
         .collect();
-    if token.is_none() && !addresses.iter().all(is_local) {
+    if token.is_none() && api.tokens.is_empty() && !addresses.iter().all(is_local) {
         return Err(usage(anyhow::anyhow!(
             "api.listen {} can be reached from other machines, which needs a token: name a file with it in \
              api.token_file, the same on all nodes, or listen on 127.0.0.1",
@@ -83,30 +83,64 @@ pub async fn bind(settings: &Settings, node: &str) -> anyhow::Result<Option<Boun
         advertise => advertise.to_owned(),
     };
     let address = if tls.is_some() { format!("{HTTPS}{address}") } else { address };
-    let reads = self::token(&api.read_token_file)?;
-    let guard = match token {
-        None if reads.is_some() || !is_empty(&api.node_token_file) => {
-            let text = "api.read_token_file and api.node_token_file need api.token_file: without it everybody on this \
-                        machine may change things";
-            return Err(usage(anyhow::anyhow!(text)));
-        }
+    let guard = match keys(settings, token, node)? {
         None => Guard::Local,
-        Some(token) => {
-            let nodes = self::token(&api.node_token_file)?;
-            let known = [("api.token_file", Some(&token)), ("api.read_token_file", reads.as_ref())];
-            for (name, other) in known {
-                if nodes.is_some() && nodes.as_ref() == other {
-                    let text = format!(
-                        "api.node_token_file holds the same as {name}: whoever has it could pose as a node"
-                    );
-                    return Err(usage(anyhow::anyhow!(text)));
-                }
-            }
-            let nodes = nodes.unwrap_or_else(|| token.clone());
-            Guard::Token { nodes, token, reads, node: node.into(), once: Arc::default() }
-        }
+        Some(keys) => Guard::Token(Arc::new(keys)),
     };
     Ok(Some(Bound { listener, guard, tls, address }))
+}
+
+/// The tokens of clients and the secret among nodes; none if no token is set.
+fn keys(settings: &Settings, token: Option<Arc<str>>, node: &str) -> anyhow::Result<Option<Keys>> {
+    let api = &settings.api;
+    let wrong = |text: String| usage(anyhow::anyhow!(text));
+    let reads = self::token(&api.read_token_file)?;
+    if token.is_none() && api.tokens.is_empty() {
+        if reads.is_some() || !is_empty(&api.node_token_file) {
+            let text = "api.read_token_file and api.node_token_file need api.token_file or [[api.tokens]]: without them \
+                        everybody on this machine may change things";
+            return Err(wrong(text.to_owned()));
+        }
+        return Ok(None);
+    }
+    let mut tokens = Vec::new();
+    let files = [(RESERVED[0], token.clone(), Role::Admin), (RESERVED[1], reads, Role::Read)];
+    for (name, secret, role) in files {
+        tokens.extend(secret.map(|secret| Token { name: name.into(), secret, role, per_second: PER_SECOND }));
+    }
+    for TokenSettings { name, file, role, per_second } in &api.tokens {
+        let secret =
+            self::token(file)?.ok_or_else(|| wrong(format!("api.tokens: {name}: file is missing")))?;
+        let per_second = if *per_second == 0 { PER_SECOND } else { *per_second };
+        tokens.push(Token { name: name.as_str().into(), secret, role: *role, per_second });
+    }
+    for (number, one) in tokens.iter().enumerate() {
+        if let Some(other) = tokens[..number].iter().find(|other| other.secret == one.secret) {
+            return Err(wrong(format!(
+                "the tokens {} and {} are the same: give each client its own, so that its role is clear",
+                other.name, one.name
+            )));
+        }
+    }
+    let nodes = self::token(&api.node_token_file)?;
+    if let Some(same) = tokens.iter().find(|token| Some(&token.secret) == nodes.as_ref()) {
+        let text = format!(
+            "api.node_token_file holds the same as the token {}: whoever has the token could pose as a node",
+            same.name
+        );
+        return Err(wrong(text));
+    }
+    let nodes = match nodes.or(token) {
+        Some(nodes) => nodes,
+        None if !settings.cluster.servers.is_empty() => {
+            let text = "nodes need a secret among each other: set api.node_token_file, or api.token_file, the same on all \
+                        nodes";
+            return Err(wrong(text.to_owned()));
+        }
+        // On one machine there are no other nodes.
+        None => uuid::Uuid::new_v4().to_string().into(),
+    };
+    Ok(Some(Keys::new(tokens, nodes, node)))
 }
 
 /// TLS configuration for connections to other nodes.
@@ -186,16 +220,16 @@ mod tests {
         let mut settings = api("127.0.0.1:0");
         (settings.api.token_file, settings.api.advertise) = (file.clone(), "one.test:7000".into());
         let bound = bind(&settings, "one").await.unwrap().unwrap();
-        assert!(matches!(&bound.guard, Guard::Token { token, .. } if **token == *"geheim"));
+        assert!(matches!(&bound.guard, Guard::Token(_)));
         assert_eq!(bound.address, "one.test:7000");
         // Nodes have the same, or one of their own, which nobody else has.
-        assert!(matches!(&bound.guard, Guard::Token { nodes, .. } if **nodes == *"geheim"));
+        assert!(matches!(&bound.guard, Guard::Token(keys) if *keys.nodes == *"geheim"));
         settings.api.node_token_file = dir.path().join("nodes");
         std::fs::write(&settings.api.node_token_file, "unter uns").unwrap();
         assert!(bind(&settings, "one").await.is_err(), "two words");
         std::fs::write(&settings.api.node_token_file, "unter-uns").unwrap();
         let bound = bind(&settings, "one").await.unwrap().unwrap();
-        assert!(matches!(&bound.guard, Guard::Token { nodes, .. } if **nodes == *"unter-uns"));
+        assert!(matches!(&bound.guard, Guard::Token(keys) if *keys.nodes == *"unter-uns"));
         settings.api.node_token_file = file.clone();
         assert!(bind(&settings, "one").await.is_err(), "whoever operates could pose as a node");
         settings.api.token_file = Default::default();
@@ -234,6 +268,30 @@ mod tests {
         assert!(refused(&settings, "one").await.contains("one.news.nephila"), "the certificate of another");
         std::fs::set_permissions(&settings.api.tls_key_file, std::fs::Permissions::from_mode(0o640)).unwrap();
         assert!(refused(&settings, "two").await.contains("chmod 600"));
+    }
+
+    #[tokio::test]
+    async fn tokens_with_roles_stand_beside_the_others_and_no_two_are_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let token = |name: &str, text: &str, role| {
+            let file = dir.path().join(name);
+            std::fs::write(&file, text).unwrap();
+            TokenSettings { name: name.into(), file, role, per_second: 0 }
+        };
+        let mut settings = api("0.0.0.0:0");
+        settings.api.tokens = vec![token("desk", "desk-secret", Role::Operate)];
+        let bound = bind(&settings, "one").await.unwrap().unwrap();
+        assert!(matches!(bound.guard, Guard::Token(_)), "others may reach it: there is a token");
+        settings.api.tokens.push(token("wall", "desk-secret", Role::Read));
+        let error = bind(&settings, "one").await.err().unwrap();
+        assert!(format!("{error:#}").contains("desk and wall are the same"), "{error:#}");
+        settings.api.tokens.pop();
+        settings.cluster.servers = vec!["nats://127.0.0.1:4222".into()];
+        let error = bind(&settings, "one").await.err().unwrap();
+        assert!(format!("{error:#}").contains("api.node_token_file"), "{error:#}");
+        settings.api.node_token_file = dir.path().join("desk");
+        let error = bind(&settings, "one").await.err().unwrap();
+        assert!(format!("{error:#}").contains("pose as a node"), "{error:#}");
     }
 
     #[tokio::test]

@@ -12,28 +12,35 @@ pub mod bind;
 mod events;
 mod map;
 mod others;
+mod overview;
 mod pages;
 mod said;
+mod table;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, StatusCode};
 use nephila_core::url::CrawlUrl;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use super::Node;
 use super::admin::{Error, count};
+use super::completion::is_ready;
 use super::stored::Stored;
+use super::upload::now_ms;
 use nephila_api::captures::{AWAY_RETRY, Archive};
+use nephila_api::log_view::Filter;
 use nephila_api::metrics::{self, gauge};
+use nephila_api::monitor::{Monitor, Sampling};
+use nephila_api::ready::{Readable, Waiters};
 use nephila_api::tls::Among;
 use nephila_api::views::NodeState;
-use nephila_api::web;
 use nephila_api::{
-    Answers, Explained, FORWARDED, FeedsSaid, Guard, HttpAnswer, HttpQuestion, Question, Questions, Server,
-    StatsView, ok, problem, retry_after, serve, unescaped,
+    Answers, Explained, FORWARDED, FeedsSaid, Guard, HttpAnswer, HttpQuestion, LaterStatus, Lines, Live,
+    Question, Questions, Routes, Server, StatsView, ok, problem, retry_after, serve,
 };
 use nephila_engine::crawl::shared::Shared;
 use nephila_engine::crawl::stage::SpiderSaid;
@@ -73,10 +80,14 @@ pub struct Api {
     stored: Option<Stored>,
     /// Clients that wait for events.
     followers: events::Followers,
+    /// Clients that wait until this node is ready.
+    waiters: Waiters,
+    /// What is known about the crawl as a whole.
+    overview: overview::Overview,
 }
 
 /// State of a node, as reported by the node.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 pub struct SelfView {
     /// Name of the node.
     pub(crate) node: String,
@@ -94,6 +105,7 @@ pub struct SelfView {
 #[derive(Debug)]
 pub struct Serving {
     _folder: Option<Server>,
+    _sampling: Sampling,
     tcp: Option<tokio::task::JoinHandle<()>>,
 }
 
@@ -108,7 +120,7 @@ impl Drop for Serving {
 /// Starts serving.
 pub fn start(node: &Arc<Node>, bound: Option<Bound>) -> anyhow::Result<Serving> {
     let token = match bound.as_ref().map(|bound| &bound.guard) {
-        Some(Guard::Token { nodes, .. }) => Some(nodes.clone()),
+        Some(Guard::Token(keys)) => Some(keys.nodes.clone()),
         _ => None,
     };
     let clients = Semaphore::new(CLIENTS_MAX);
@@ -117,35 +129,47 @@ pub fn start(node: &Arc<Node>, bound: Option<Bound>) -> anyhow::Result<Serving> 
         .with_elsewhere(stored.as_ref().map(|stored| stored.files(&node.name)))
         .with_media(crate::media::reader(&node.settings)?)
         .with_cache(node.settings.api.cache_bytes());
-    let followers = Default::default();
+    let (followers, waiters) = Default::default();
     let among = among(&node.settings)?;
-    let api = Arc::new(Api { node: node.clone(), token, among, clients, archive, stored, followers });
+    let monitor = Monitor::new(node.folder.clone(), node.settings.clone(), &node.name, "cluster");
+    let overview = overview::Overview::new(monitor);
+    let sampled = node.clone();
+    let sampling = overview.monitor.start(move || sampled.known.session());
+    let node_api =
+        Api { node: node.clone(), token, among, clients, archive, stored, followers, waiters, overview };
+    let api = Arc::new(node_api);
     let tcp = bound.map(|bound| {
         tracing::info!(node = %node.name, "node {} answers at {}", node.name, bound.url());
         let Bound { listener, guard, tls, .. } = bound;
         tokio::spawn(serve(listener, api.clone(), guard, tls, CONNECTIONS_MAX))
     });
-    Ok(Serving { _folder: Server::start(&node.folder, api), tcp })
+    Ok(Serving { _folder: Server::start(&node.folder, api), _sampling: sampling, tcp })
 }
 
 impl Answers for Api {
+    fn routes() -> &'static Routes<Api> {
+        &table::ROUTES
+    }
+
+    fn live(self: &Arc<Self>) -> Option<Arc<dyn Live>> {
+        Some(self.clone())
+    }
+
     async fn answer(&self, asked: HttpQuestion) -> HttpAnswer {
         // Followers of events have separate capacity, because they may stay long. A busy node is still live.
         let has_room =
             asked.field(FORWARDED).is_some() || asked.path == events::PATH || asked.path == "/livez";
-        let answered = if has_room {
-            self.route(&asked).await
+        let mut answer = if has_room {
+            table::ROUTES.answer(self, asked).await
         } else {
             match tokio::time::timeout(CLIENT_WAIT, self.clients.acquire()).await {
-                Ok(_room) => self.route(&asked).await,
+                Ok(_room) => table::ROUTES.answer(self, asked).await,
                 Err(_) => {
                     let detail = format!("{CLIENTS_MAX} requests are being answered");
-                    let busy = problem(StatusCode::SERVICE_UNAVAILABLE, "node busy", detail);
-                    Err(retry_after(busy, MOVING_RETRY).into())
+                    retry_after(problem(StatusCode::SERVICE_UNAVAILABLE, "node busy", detail), MOVING_RETRY)
                 }
             }
         };
-        let mut answer = answered.unwrap_or_else(|instead| *instead);
         // A name has letters, digits, `-` and `_` alone.
         if let Ok(name) = HeaderValue::from_str(&self.node.name) {
             answer.headers_mut().insert(NODE, name);
@@ -154,69 +178,22 @@ impl Answers for Api {
     }
 }
 
-impl Api {
-    /// Routes a request. Error answers are returned as `Err`, so that `?` ends the handler.
-    pub async fn route(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
-        if asked.path.starts_with(web::PREFIX) {
-            return Ok(web::answer(asked, &self.archive, self).await);
-        }
-        let path = asked.path.strip_prefix("/api/v1/").unwrap_or(&asked.path);
-        let parts: Vec<String> = path.split('/').map(unescaped).collect();
-        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        let get = asked.method == Method::GET;
-        let post = asked.method == Method::POST;
-        match &*parts {
-            ["", "livez"] if get => Ok(ok(&"alive")),
-            ["", "readyz"] if get => self.session().map(|_| ok(&self.node.known.state())),
-            ["", "metrics"] if get => Ok(self.metrics().await),
-            ["explain"] if get => self.explain(asked).await,
-            ["host"] if get => self.host(asked).await,
-            ["host"] if post => self.set_host(asked).await,
-            ["feeds"] if get => self.feeds(asked).await,
-            ["feed"] if get => self.feed(asked).await,
-            ["events"] if get => self.events(asked).await,
-            ["pages"] if get => self.pages(asked).await,
-            ["stats"] if get => {
-                let questions = self.questions(&*self.session()?);
-                Ok(ok(&self.bounded(questions.stats()).await?))
-            }
-            ["spiders"] if get => self.spiders(asked).await,
-            ["node"] if get => Ok(ok(&self.about_itself().await)),
-            ["cluster"] if get => self.cluster(asked).await,
-            ["cluster", "nodes"] if get => self.nodes().await,
-            ["cluster", "partitions"] if get => self.partitions().await,
-            ["cluster", "map"] if get => self.map(asked).await,
-            ["cluster", "drain", node] if post => self.drain(node).await,
-            ["cluster", "pins"] if get => self.pins().await,
-            ["cluster", "pins", domain] if post => self.pin(domain, asked).await,
-            ["cluster", "pins", domain] if asked.method == Method::DELETE => self.unpin(domain).await,
-            ["jobs"] if get => self.jobs().await,
-            ["jobs"] if post => self.create(asked).await,
-            ["jobs", name] if get => self.job(name).await,
-            ["jobs", name] if asked.method == Method::PATCH => self.change(name, asked).await,
-            ["jobs", name, verb @ ("pause" | "resume" | "stop")] if post => self.set(name, verb).await,
-            ["jobs", name, step @ ("seeds" | "listed" | "seeded")] if post => {
-                self.seed(name, step, asked).await
-            }
-            ["urls"] if post => self.add(asked).await,
-            ["reflog"] if post => self.stream(asked).await,
-            ["stops"] if get => self.stops().await,
-            ["stops"] if post => self.stop(asked).await,
-            ["stops", target] if asked.method == Method::DELETE => self.unstop(target).await,
-            [
-                "explain" | "host" | "feeds" | "feed" | "events" | "pages" | "stats" | "node" | "cluster"
-                | "jobs" | "urls" | "reflog" | "stops" | "spiders",
-                ..,
-            ] => Err(problem(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "method not allowed",
-                format!("{} {}", asked.method, asked.path),
-            )
-            .into()),
-            _ => Err(problem(StatusCode::NOT_FOUND, "not found", &*asked.path).into()),
-        }
+impl Live for Api {
+    fn status(&self) -> LaterStatus<'_> {
+        Box::pin(async move {
+            let said = self.whole_status().await.map_err(|_| "the cluster does not answer".to_owned())?;
+            serde_json::to_value(&*said).map_err(|error| error.to_string())
+        })
     }
 
+    /// The log of this node: `GET log` has those of all nodes.
+    fn log(&self) -> Option<Box<dyn Lines>> {
+        let tail = self.overview.monitor.tail(Filter::of_host(None)).ok()?;
+        Some(Box::new(tail))
+    }
+}
+
+impl Api {
     /// `GET /metrics` of this node alone. Without a lease, the answer says so and has no metrics of a frontier.
     pub async fn metrics(&self) -> HttpAnswer {
         let mut families = match self.session() {
@@ -250,6 +227,7 @@ impl Api {
             }),
         ];
         families.extend(more);
+        families.extend(self.node.known.measured.families(now_ms()));
         metrics::answer("cluster", families)
     }
 
@@ -400,6 +378,20 @@ impl Api {
     pub fn moving(&self, detail: &str) -> Instead {
         let answer = problem(StatusCode::SERVICE_UNAVAILABLE, "temporarily unavailable", detail);
         retry_after(answer, MOVING_RETRY).into()
+    }
+}
+
+impl Readable for Api {
+    async fn state_now(&self) -> Result<NodeState, Instead> {
+        let shared = self.session()?;
+        Ok(match self.bounded(is_ready(&self.node, &shared.handle)).await? {
+            true => NodeState::Ready,
+            false => NodeState::Crawling,
+        })
+    }
+
+    fn waiters(&self) -> &Waiters {
+        &self.waiters
     }
 }
 

@@ -7,12 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use http_body_util::Full;
 use nephila_core::cluster::NodeId;
 use nephila_core::cluster::member::NodeRecord;
-use nephila_core::key::{DomainKey, UrlKey};
+use nephila_core::key::DomainKey;
 use nephila_core::url::CrawlUrl;
 use tokio::task::JoinSet;
 
@@ -20,7 +18,9 @@ use super::super::admin;
 use super::super::route::partition_of;
 use super::{Api, Instead, NODE, Place};
 use nephila_api::tls::Among;
-use nephila_api::{FORWARDED, HttpAnswer, HttpQuestion, Peer, Question, Reply, problem, retry_after};
+use nephila_api::{
+    Content, FORWARDED, HttpAnswer, HttpQuestion, Peer, Question, Reply, problem, retry_after,
+};
 
 /// Timeout for another node.
 pub(super) const OTHER_MAX: Duration = Duration::from_secs(20);
@@ -34,7 +34,8 @@ pub(super) const OWN_FIELDS: [&str; 5] = ["connection", "transfer-encoding", "co
 impl Api {
     /// Finds the place that answers a request about a URL: this node, or the owner, to which the request is forwarded.
     pub async fn owner(&self, asked: &HttpQuestion, url: &CrawlUrl) -> Result<Place, Instead> {
-        self.owner_of(asked, UrlKey::of(url, &self.node.cluster.secret).host.domain).await
+        let cluster = &self.node.cluster;
+        self.owner_of(asked, cluster.spread.get().key(url, &cluster.secret).host.domain).await
     }
 
     /// The same for a request about a domain.
@@ -139,7 +140,7 @@ pub(super) async fn ask_of(
 /// Another node's answer, as our own.
 pub(super) fn passed_on(reply: Reply) -> HttpAnswer {
     let Reply { status, headers, body } = reply;
-    let mut answer = HttpAnswer::new(Full::new(Bytes::clone(&body)));
+    let mut answer = HttpAnswer::new(Content::whole(body));
     *answer.status_mut() = status;
     let mut kept = HeaderMap::new();
     for (name, value) in &headers {

@@ -15,6 +15,7 @@ use http::StatusCode;
 use super::others::passed_on;
 use super::{AWAY_RETRY, Api, FORWARDED, HttpQuestion, Instead, Place};
 use nephila_api::captures::{FoundCapture, Wanted, missing};
+use nephila_api::ready;
 use nephila_api::web::ReadPages;
 use nephila_api::{Explained, HttpAnswer, Question, escaped, problem, retry_after};
 use nephila_store::captures::seconds;
@@ -40,6 +41,7 @@ impl Api {
             Place::Here(shared) => shared,
             Place::Answered(answer) => return Ok(answer),
         };
+        ready::may_read(self.node.settings.api.reads, self).await?;
         let explained = self.explained(&shared, &text, &url).await?;
         drop(shared);
         let own = self.archive.found(&wanted).await?;

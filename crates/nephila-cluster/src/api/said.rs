@@ -128,11 +128,6 @@ impl Api {
         Ok(ok(&self.node.cluster.said_of_all().await?))
     }
 
-    /// `GET jobs/NAME`: a job with its progress.
-    pub async fn job(&self, name: &str) -> Result<HttpAnswer, Instead> {
-        Ok(ok(&self.node.cluster.said_of(name).await?))
-    }
-
     /// `POST jobs`: a job as JSON, without an id. With `list=true` the seeds follow as a list: see [`Api::seed`].
     pub async fn create(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let mut said: serde_json::Value = read(asked)?;

@@ -40,6 +40,8 @@ pub struct NodeWork {
     pub cut: bool,
     /// By job, the last round for which this node has read all its inboxes far enough.
     pub rounds: BTreeMap<u32, u64>,
+    /// Whether nothing is queued or due soon, and no inbox waits. None from a node that does not publish it.
+    pub ready: Option<bool>,
 }
 
 impl NodeWork {
@@ -53,7 +55,8 @@ impl NodeWork {
         let idle = |work: &NodeWork| -> Vec<u32> {
             work.jobs.iter().filter(|(_, work)| work.left == 0).map(|(job, _)| *job).collect()
         };
-        (&self.partitions, &self.rounds, self.cut) != (&before.partitions, &before.rounds, before.cut)
+        (&self.partitions, &self.rounds, self.cut, self.ready)
+            != (&before.partitions, &before.rounds, before.cut, before.ready)
             || idle(self) != idle(before)
             || self.jobs.iter().any(|(job, work)| work.left == 0 && before.jobs.get(job) != Some(work))
     }

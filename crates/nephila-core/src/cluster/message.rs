@@ -27,8 +27,10 @@ use crate::want::Want;
 pub const UNPACKED_MAX: usize = 4 << 20;
 
 const MAGIC: &[u8; 2] = b"NM";
-/// The newest version, for links with a source. Version 1 does not say where a link was found. All are read.
-const VERSION: u8 = 3;
+/// The newest version, for a command to spread a domain. Version 1 does not say where a link was found. All are read.
+const VERSION: u8 = 4;
+/// The version of messages with links that have a source.
+const VERSION_SOURCES: u8 = 3;
 /// The version of all other messages: nodes of an older program read them.
 const VERSION_USUAL: u8 = 2;
 const VERSION_OLDEST: u8 = 1;
@@ -61,11 +63,11 @@ impl Message {
     pub fn encode(&self, secret: &Secret) -> Vec<u8> {
         let mut out = Vec::with_capacity(1024);
         out.extend(MAGIC);
-        let newest = match self {
-            Message::Offers { offers, .. } => offers.iter().any(|url| url.want.has_more()),
-            Message::Command(_) => false,
-        };
-        out.push(if newest { VERSION } else { VERSION_USUAL });
+        out.push(match self {
+            Message::Offers { offers, .. } if offers.iter().any(|url| url.want.has_more()) => VERSION_SOURCES,
+            Message::Command(entry) if matches!(**entry, Entry::Spread(_)) => VERSION,
+            _ => VERSION_USUAL,
+        });
         match self {
             Message::Offers { from, offers } => {
                 out.push(kind::OFFERS);

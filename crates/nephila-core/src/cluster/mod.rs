@@ -20,6 +20,8 @@
 //! ([`slots`]). When a robots.txt redirects to a host of another node, that node fetches the target and sends back
 //! the result ([`errand`]).
 //!
+//! All hosts of a registrable domain are of one partition, unless an operator spreads the domain ([`crate::spread`]).
+//!
 //! No code here touches a socket, a file or a clock. A shell carries out the actions decided here and reports the
 //! results.
 //!
@@ -35,6 +37,7 @@ pub mod message;
 pub mod outbox;
 pub mod placement;
 pub mod slots;
+mod spread;
 
 pub use crate::key::NodeId;
 

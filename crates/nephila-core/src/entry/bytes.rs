@@ -15,6 +15,7 @@ use crate::recrawl::visited::Visited;
 use crate::reflog::part::{Part, Streamed};
 use crate::refusal::Refusal;
 use crate::spider::outcome::Outcome;
+use crate::spread::DomainSpread;
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::RobotsRecord;
 use crate::time::{Seconds, Timestamp};
@@ -41,6 +42,7 @@ mod kind {
     pub(super) const FORWARD: u8 = 18;
     pub(super) const SIGHTED: u8 = 19;
     pub(super) const STREAM_WITH_PAGES: u8 = 20;
+    pub(super) const SPREAD: u8 = 21;
 }
 
 pub(crate) fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
@@ -119,6 +121,10 @@ pub(crate) fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
             out.push(kind::SIGHTED);
             sighted.put(out);
         }
+        Entry::Spread(spread) => {
+            out.push(kind::SPREAD);
+            spread.put(out);
+        }
     }
 }
 
@@ -154,6 +160,7 @@ pub(crate) fn get_entry(reader: &mut Reader<'_>) -> Result<Entry, Damaged> {
         kind::EVENT_CONTEXT => Entry::EventContext(Box::new(EventContext::read(reader)?)),
         kind::FORWARD => Entry::Forward(Box::new(Forward::read(reader)?)),
         kind::SIGHTED => Entry::Sighted(Box::new(Sighted::read(reader)?)),
+        kind::SPREAD => Entry::Spread(DomainSpread::read(reader)?),
         kind::STREAM_WITH_PAGES => Entry::Stream(Box::new(Part::read_with_pages(reader)?)),
         kind::STREAM => Entry::Stream(Box::new(Part::read(reader)?)),
         kind::STREAMED => Entry::Streamed(Box::new(Streamed::read(reader)?)),

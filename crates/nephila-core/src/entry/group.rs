@@ -54,23 +54,28 @@ pub enum ChainError {
 }
 
 const MAGIC: &[u8; 2] = b"NG";
-/// The newest version, for URLs with a source. Version 1 had no hops, no reading of a URL and no bytes of a fetch;
+/// The newest version, for groups that spread a domain. Version 1 had no hops, no reading of a URL and no bytes of a fetch;
 /// version 2 no asides, no pages brought forward and no booked visits; version 3 no place where a URL was found, and no
-/// sources of feeds; version 4 no source of a URL. All are read: bits that they left empty mark the missing fields, and
+/// sources of feeds; version 4 no source of a URL; version 5 no spread domains. All are read: bits that they left empty mark the missing fields, and
 /// they lack the newer kinds of entries.
-const VERSION: u8 = 5;
+const VERSION: u8 = 6;
+/// The version of groups with URLs that have a source.
+const VERSION_SOURCES: u8 = 5;
 /// The version of all other groups: an older program reads them.
 const VERSION_USUAL: u8 = 4;
 const VERSION_OLDEST: u8 = 1;
 
 /// The lowest version that holds a group.
 fn version(group: &Group) -> u8 {
+    if group.entries.iter().any(|entry| matches!(entry, Entry::Spread(_))) {
+        return VERSION;
+    }
     let found = group.entries.iter().filter_map(|entry| match entry {
         Entry::Found(found) => Some(found),
         _ => None,
     });
     let mut urls = found.flat_map(|found| &found.hosts).flat_map(|host| &host.urls);
-    if urls.any(|url| url.want.has_more()) { VERSION } else { VERSION_USUAL }
+    if urls.any(|url| url.want.has_more()) { VERSION_SOURCES } else { VERSION_USUAL }
 }
 
 /// Writes a group behind a position; returns its bytes and the position behind the group.

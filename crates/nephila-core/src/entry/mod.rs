@@ -21,6 +21,7 @@ use crate::recrawl::visited::Visited;
 use crate::reflog::part::{Part, Streamed};
 use crate::refusal::Refusal;
 use crate::spider::outcome::Outcome;
+use crate::spread::DomainSpread;
 use crate::state::queue::{LaterKey, QueueKey};
 use crate::state::record::RobotsRecord;
 use crate::time::{Seconds, Timestamp};
@@ -72,6 +73,8 @@ pub enum Entry {
     Forward(Box<Forward>),
     /// A poll of a feed, for the record of the feed's source.
     Sighted(Box<Sighted>),
+    /// The hosts of a domain are divided over the partitions from here on, except those that stay.
+    Spread(DomainSpread),
 }
 
 /// New URLs, found in the same second.

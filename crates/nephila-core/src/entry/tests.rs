@@ -494,6 +494,12 @@ fn an_entry() -> impl Strategy<Value = Entry> {
         ("[ -~]{0,20}", any::<u64>())
             .prop_map(|(name, position)| Entry::Inbox { name: name.into(), position }),
         any::<(u16, u16)>().prop_map(|(first, last)| Entry::Split(Prefixes { first, last })),
+        (any::<u64>(), "[a-z.]{1,20}", prop::collection::btree_set(any::<u32>(), 0..5)).prop_map(
+            |(domain, name, staying)| {
+                let (domain, name, staying) = (DomainKey(domain), name.into(), std::sync::Arc::new(staying));
+                Entry::Spread(crate::spread::DomainSpread { domain, name, staying })
+            }
+        ),
     ]
 }
 

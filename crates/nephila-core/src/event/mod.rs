@@ -260,6 +260,7 @@ impl Making<'_> {
             | Entry::Visited(_)
             | Entry::Forward(_)
             | Entry::Sighted(_)
+            | Entry::Spread(_)
             | Entry::EventContext(_) => {}
         }
     }

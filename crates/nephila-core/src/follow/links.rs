@@ -80,6 +80,11 @@ pub trait Witness {
         _ = (url, rules, verdict, via);
     }
 
+    /// A URL in scope was rejected as a trap.
+    fn trapped(&self, url: &CrawlUrl, trap: trap::Trap) {
+        _ = (url, trap);
+    }
+
     /// A page in scope needs this URL for display; the URL is fetched although out of scope.
     fn needed(&self, url: &CrawlUrl) {
         _ = url;
@@ -266,7 +271,11 @@ impl<'a> Choice<'a> {
         if !leads_on && !self.judge.witness.lets_pass(url) {
             return;
         }
-        let refusal = trap::judge_at(url, self.judge.traps, self.judge.now).map(Refusal::from);
+        let trap = trap::judge_at(url, self.judge.traps, self.judge.now);
+        if let Some(trap) = trap {
+            self.judge.witness.trapped(url, trap);
+        }
+        let refusal = trap.map(Refusal::from);
         let counts = &mut self.links.counts;
         *(if refusal.is_some() { &mut counts.traps } else { &mut counts.wanted }) += 1;
         let (via, source) = self.source.of_link(url, letter);

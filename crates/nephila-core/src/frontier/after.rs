@@ -100,6 +100,7 @@ impl<S: State> Frontier<S> {
                 | Entry::EventContext(_)
                 | Entry::Forward(_)
                 | Entry::Sighted(_)
+                | Entry::Spread(_)
                 | Entry::Streamed(_) => {}
             }
         }

@@ -21,7 +21,6 @@ use super::report::{RobotsAnswer, RobotsReport, unreachable};
 use super::workbench::{Asker, Errand, HostIndex};
 use super::{Frontier, REST_ON_BENCH};
 use crate::key::NodeId;
-use crate::key::UrlKey;
 use crate::robots::policy::RobotsResult;
 use crate::state::{State, StateError};
 use crate::time::Now;
@@ -200,7 +199,7 @@ impl<S: State> Frontier<S> {
 
     /// Whether a URL belongs to a partition that is here and stays.
     pub(super) fn is_asked_here(&self, url: &CrawlUrl) -> bool {
-        let partition = self.partition_of(&UrlKey::of(url, &self.secret).host);
+        let partition = self.partition_of(&self.key(url).host);
         partition.is_some_and(|partition| !self.partitions[partition].closing)
     }
 

@@ -16,10 +16,10 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::partition::Home;
 use super::report::{RobotsAnswer, RobotsReport, unreachable};
 use super::workbench::{ActiveHost, Asker, Errand, HostIndex, Open};
 use super::{Frontier, REST_MAX, REST_ON_BENCH, dates};
-use crate::key::UrlKey;
 use crate::robots::policy::{REDIRECTS_MAX, RobotsResult};
 use crate::state::record::HostRecord;
 use crate::state::{State, StateError};
@@ -150,8 +150,11 @@ impl<S: State> Frontier<S> {
         origin: &str,
         now: Now,
     ) -> Result<Option<HostIndex>, StateError> {
-        let mut key = UrlKey::of(target, &self.secret).host;
+        let mut key = self.key(target).host;
         let Some(partition) = self.partition_of(&key) else { return Ok(None) };
+        if self.partitions[partition].home(key, origin, &self.secret) != Home::Here {
+            return Ok(None);
+        }
         let state = &mut self.partitions[partition].state;
         if let Some(&host) = state.meta().displaced.get(&(key.domain, origin.into())) {
             key.host = host;

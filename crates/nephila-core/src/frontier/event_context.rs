@@ -92,6 +92,7 @@ impl EventContextBuilder {
                 | Entry::Visited(_)
                 | Entry::Forward(_)
                 | Entry::Sighted(_)
+                | Entry::Spread(_)
                 | Entry::EventContext(_) => {}
             }
         }

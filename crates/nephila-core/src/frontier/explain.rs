@@ -117,7 +117,7 @@ pub enum Hold {
 impl<S: State> Frontier<S> {
     /// Explains a URL. Read-only.
     pub fn explain(&mut self, url: &CrawlUrl, now: Now) -> Result<Explanation, StateError> {
-        let mut key = UrlKey::of(url, &self.secret);
+        let mut key = self.key(url);
         let here = self.partition_of(&key.host).zip(self.host_key(url));
         let Some((partition, host_key)) = here else {
             return Ok(Explanation {

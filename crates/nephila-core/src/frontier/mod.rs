@@ -36,10 +36,12 @@ mod partition;
 mod recrawl;
 pub mod report;
 pub mod retry;
+pub mod rows;
 pub mod settings;
 pub mod slot;
 pub mod slot_grant;
 mod slot_grants;
+mod spread;
 pub mod streams;
 #[cfg(test)]
 mod tests;
@@ -50,15 +52,18 @@ mod workbench;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::key::{HostKey, Prefixes, Secret, UrlKey};
+use crate::spread::Spread;
 use offers::{Offer, Recent};
-use partition::Partition;
+use partition::{Home, Partition};
 use ticket::{Purpose, Ticket};
 use workbench::{HostIndex, Want, Workbench};
 
 use crate::entry::Entry;
+use crate::histogram::Durations;
 use crate::planted::{self, Bug};
 use crate::robots::policy;
 use crate::state::{State, StateError};
@@ -127,7 +132,7 @@ pub enum Offered {
     Recent,
     /// Backpressure: the buffer of offers is full. Write a group first, then repeat the offer.
     Full,
-    /// The URL belongs to a partition of another node.
+    /// The URL belongs to a partition of another node, or to another partition since its domain was spread.
     Elsewhere,
 }
 
@@ -160,6 +165,9 @@ pub struct Stats {
     pub fills: u64,
     /// Groups of entries folded.
     pub groups: u64,
+    /// How long hosts and slots that had rested waited until their ticket was taken, in milliseconds. After a time in
+    /// which the caller took fewer tickets than were due, the wait of a host that joined late is an upper bound.
+    pub ready_wait: Durations,
 }
 
 /// Current sizes of the frontier.
@@ -184,6 +192,8 @@ pub struct Gauges {
 pub struct Frontier<S> {
     config: Config,
     secret: Secret,
+    /// Spread domains, as this node has read them.
+    spread: Arc<Spread>,
     partitions: Vec<Partition<S>>,
     bench: Workbench,
     recent: Recent,
@@ -229,6 +239,7 @@ impl<S: State> Frontier<S> {
             bench: Workbench::new(config.frontier.clone(), ticket_epoch),
             config,
             secret,
+            spread: Arc::default(),
             partitions: Vec::new(),
             hungry: VecDeque::new(),
             idle: BTreeSet::new(),
@@ -264,6 +275,7 @@ impl<S: State> Frontier<S> {
     /// The counters so far.
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats;
+        stats.ready_wait = self.bench.ready_wait();
         for partition in &self.partitions {
             stats.sifted.add(&partition.sifted);
         }
@@ -293,6 +305,11 @@ impl<S: State> Frontier<S> {
     pub fn offer(&mut self, offer: Offer<'_>) -> Offered {
         let Some(partition) = self.partition_of(&offer.key.host) else { return Offered::Elsewhere };
         let partition = &mut self.partitions[partition];
+        match partition.home(offer.key.host, offer.origin, &self.secret) {
+            Home::Here => {}
+            Home::Elsewhere => return Offered::Elsewhere,
+            Home::Unsure => return Offered::Full,
+        }
         if partition.offers.len() >= self.config.frontier.offers_max && !planted::is(Bug::OffersUnbounded) {
             self.stats.full += 1;
             return Offered::Full;

@@ -8,6 +8,7 @@
 
 mod again;
 mod sift;
+mod spread;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -28,6 +29,8 @@ use crate::state::record::HostRecord;
 use crate::state::{Position, State, StateError};
 use crate::time::{Now, Seconds};
 use crate::trap;
+
+pub(crate) use spread::Home;
 
 /// Offers of this priority are examined even if the URL is known: the URL may wait further back in the queue.
 pub const URGENT: u8 = 0;
@@ -65,13 +68,19 @@ pub(crate) struct InFlight {
     places: Vec<(HostKey, QueueKey)>,
     /// Known URLs that the group moves, sorted.
     moved: Vec<UrlKey>,
+    /// Domains that the group spreads.
+    spread: Vec<DomainKey>,
 }
 
 impl InFlight {
     fn new(group: Group, behind: Position) -> InFlight {
         let mut places: Vec<(HostKey, QueueKey)> = Vec::new();
         let mut moved: Vec<UrlKey> = Vec::new();
+        let mut spread = Vec::new();
         for entry in &group.entries {
+            if let Entry::Spread(decided) = entry {
+                spread.push(decided.domain);
+            }
             let Entry::Found(found) = entry else { continue };
             for host in &found.hosts {
                 let first = host.urls.iter().filter_map(|url| url.admission.place()).min();
@@ -84,7 +93,7 @@ impl InFlight {
         }
         places.sort_unstable();
         moved.sort_unstable();
-        InFlight { group, behind, places, moved }
+        InFlight { group, behind, places, moved, spread }
     }
 
     /// The first place of this host's queue that may not be read until the group is folded.
@@ -312,6 +321,7 @@ impl<S: State> Partition<S> {
             }
             self.offers.clear();
         }
+        self.decide_spread(&mut entries, bench)?;
         // The first group of an owner claims the epoch, even if there is no other entry.
         if entries.is_empty() && self.claimed {
             return Ok(None);

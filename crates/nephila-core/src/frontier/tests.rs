@@ -17,6 +17,7 @@ mod loss;
 mod order;
 mod outlook;
 mod polite;
+mod ready;
 mod robots;
 mod second;
 mod slot_grants;

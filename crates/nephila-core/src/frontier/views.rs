@@ -203,7 +203,7 @@ impl<S: State> Frontier<S> {
 
     /// The key by which the host of a URL is known here. `None` if its partition is not here.
     pub fn host_key(&self, url: &CrawlUrl) -> Option<HostKey> {
-        let mut key = UrlKey::of(url, &self.secret).host;
+        let mut key = self.key(url).host;
         let meta = self.partitions[self.partition_of(&key)?].state.meta();
         if let Some(&host) = meta.displaced.get(&(key.domain, url.origin().into())) {
             key.host = host;
@@ -232,7 +232,7 @@ impl<S: State> Frontier<S> {
 
     /// The stored records of a URL and of its host.
     pub fn known_of(&mut self, url: &CrawlUrl) -> Result<Known, StateError> {
-        let mut key = UrlKey::of(url, &self.secret);
+        let mut key = self.key(url);
         let Some((partition, host)) = self.partition_of(&key.host).zip(self.host_key(url)) else {
             return Ok(Known::default());
         };

@@ -33,6 +33,7 @@ use super::heads::{Head, Heads};
 use super::settings::{Settings, SlotLimit};
 use super::slot::SlotKey;
 use super::ticket::{Purpose, TicketId};
+use crate::histogram::Durations;
 use crate::key::{DomainKey, HostKey, Prefixes};
 use crate::planted::{self, Bug};
 use crate::spider::outcome::Outcome;
@@ -124,6 +125,10 @@ pub(crate) struct Workbench {
     began: Option<u64>,
     /// Turns of slots shared with other nodes.
     turns: SlotGrantDesk,
+    /// When every start that was due had been taken; before that, when the first was asked for.
+    caught_up: Option<u64>,
+    /// How long starts waited after they were due.
+    ready_wait: Durations,
 }
 
 impl Workbench {
@@ -149,6 +154,8 @@ impl Workbench {
             errands: 0,
             began: None,
             turns: SlotGrantDesk::default(),
+            caught_up: None,
+            ready_wait: Durations::default(),
         }
     }
 

@@ -47,11 +47,12 @@ pub(super) struct Named {
     pub(super) kind: LinkKind,
     pub(super) place: &'static str,
     pub(super) nofollow: bool,
+    pub(super) embedded: bool,
 }
 
 impl Named {
     pub(super) fn new(kind: LinkKind, place: &'static str) -> Named {
-        Named { kind, place, nofollow: false }
+        Named { kind, place, nofollow: false, embedded: kind.letter() == 'E' }
     }
 }
 
@@ -189,9 +190,10 @@ impl<'a> Resolver<'a> {
         let hash = xxh3_128(url.key().as_bytes());
         if let Some(&at) = self.by_key.get(&hash) {
             let found = &mut self.links[at];
-            let known = Named { kind: found.kind, place: found.place, nofollow: found.nofollow };
-            let Named { kind, place, nofollow } = merge(known, named);
-            (found.kind, found.place, found.nofollow) = (kind, place, nofollow);
+            let FoundLink { kind, place, nofollow, embedded, .. } = *found;
+            let Named { kind, place, nofollow, embedded } =
+                merge(Named { kind, place, nofollow, embedded }, named);
+            (found.kind, found.place, found.nofollow, found.embedded) = (kind, place, nofollow, embedded);
             if let Some(words) = words {
                 let known = found.words.get_or_insert_default();
                 let LinkWords { anchor, rel } = *words;
@@ -204,8 +206,8 @@ impl<'a> Resolver<'a> {
             self.counts.over_limit += 1;
         } else {
             self.by_key.insert(hash, self.links.len());
-            let Named { kind, place, nofollow } = named;
-            self.links.push(FoundLink { url, kind, place, nofollow, words });
+            let Named { kind, place, nofollow, embedded } = named;
+            self.links.push(FoundLink { url, kind, place, nofollow, embedded, words });
         }
     }
 }
@@ -222,9 +224,11 @@ const RESOLVED_BYTES_PER_LOOK: usize = 64 * 1024;
 
 /// The stronger of two ways to name one URL. Of two equal ones, the one that may be followed.
 fn merge(a: Named, b: Named) -> Named {
-    match a.kind.cmp(&b.kind) {
+    let embedded = a.embedded || b.embedded;
+    let stronger = match a.kind.cmp(&b.kind) {
         std::cmp::Ordering::Less => a,
         std::cmp::Ordering::Greater => b,
         std::cmp::Ordering::Equal => Named { nofollow: a.nofollow && b.nofollow, ..a },
-    }
+    };
+    Named { embedded, ..stronger }
 }

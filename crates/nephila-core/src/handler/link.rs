@@ -19,6 +19,9 @@ pub struct FoundLink {
     pub place: &'static str,
     /// The page asks robots not to follow the link (`rel=nofollow`), at every mention of this kind.
     pub nofollow: bool,
+    /// The page shows the URL inside itself, at one mention at least: an image, a script, a style sheet, a frame. Such a
+    /// URL may have a stronger kind, as an image that is a link to itself has.
+    pub embedded: bool,
     /// The text and the `rel` of the link, if [`Limits::details`](super::Limits::details) asks for them.
     pub words: Option<Box<LinkWords>>,
 }

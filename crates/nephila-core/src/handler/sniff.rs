@@ -54,6 +54,25 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All kinds, in the order of their numbers in messages: new ones go to the end.
+    pub const ALL: [Kind; 15] = [
+        Kind::Html,
+        Kind::Feed,
+        Kind::Sitemap,
+        Kind::Xml,
+        Kind::Json,
+        Kind::Css,
+        Kind::Script,
+        Kind::Text,
+        Kind::Pdf,
+        Kind::Image,
+        Kind::Media,
+        Kind::Font,
+        Kind::Archive,
+        Kind::Binary,
+        Kind::Empty,
+    ];
+
     /// Whether one of our parsers may read the body. Everything else is stored only.
     pub const fn is_text(self) -> bool {
         matches!(

@@ -21,6 +21,7 @@ use crate::codec::Damaged;
 use crate::job::Job;
 use crate::key::{DomainKey, HostKey, Prefixes, UrlKey};
 use crate::reflog::{Batch, BatchKey, Batches};
+use crate::spread::Spread;
 use queue::{LaterKey, QueueKey};
 use record::{DomainRecord, HostRecord, UrlRecord};
 use totals::{Counted, Totals};
@@ -110,6 +111,8 @@ pub struct Meta {
     pub totals: Totals,
     /// Parts of streams that were taken in.
     pub batches: Arc<Batches>,
+    /// Domains of the partition that are spread.
+    pub spread: Spread,
 }
 
 /// The changes of a group of entries. Later ones of the same key replace earlier ones.
@@ -371,6 +374,9 @@ impl Meta {
         // These fields were added later, one after the other: absent in older data, and not read by older programs.
         put_bytes(&mut out, &self.batches.to_bytes());
         self.totals.encode_open(&mut out);
+        if !self.spread.is_empty() {
+            self.spread.put(&mut out);
+        }
         out
     }
 
@@ -420,6 +426,9 @@ impl Meta {
         let counts_open = !reader.is_empty();
         if counts_open {
             meta.totals.decode_open(&mut reader)?;
+        }
+        if !reader.is_empty() {
+            meta.spread = Spread::read(&mut reader)?;
         }
         Ok((meta, counts_open))
     }

@@ -28,7 +28,7 @@ use nephila_core::url::{CrawlUrl, KeyRules};
 use nephila_spider::Fetched;
 use serde::Serialize;
 
-use super::intake;
+use super::intake::{self, Counting};
 use super::page::watched;
 use super::readers::Unread;
 use super::robots::max_age;
@@ -172,7 +172,7 @@ pub(crate) async fn poll(
     };
     let (own, fields, known) = (url.clone(), fetched.fields.clone(), known.memory.clone());
     let (settings, record) = (shared.settings.feed.story.clone(), record.clone());
-    let now = shared.clock.now().wall;
+    let (now, has_polls) = (shared.clock.now().wall, !record.polls.is_empty());
     let read = watched(shared, url, READ_TIME_MAX, move || {
         let keys = KeyRules::default();
         let page =
@@ -192,6 +192,11 @@ pub(crate) async fn poll(
     let brought = &mut poll.brought;
     (brought.answer, brought.fault) = (taken.answer, fault);
     shared.counts.metrics.polled(feed.entries.len(), taken.stories.len());
+    if has_polls {
+        let dated = taken.stories.iter().map(|place| &feed.entries[*place]);
+        let dated = dated.filter_map(|entry| Some((shared.handle.key(&entry.url), entry.published?)));
+        shared.counts.metrics.story_delay.found(dated);
+    }
     brought.checksum = taken.checksum;
     brought.sighting.clone_from(&taken.sighting);
     brought.hints = feed.hints;
@@ -234,7 +239,8 @@ pub(crate) fn links(
     let named = named.filter(|found| found.kind == LinkKind::Feed).take(FEEDS_OF_PAGE_MAX);
     let feeds = named.map(|found| &found.url);
     let feeds: Vec<_> = feeds.filter(|feed| !shared.sources.is_removed(&shared.handle.key(feed))).collect();
-    let judge = intake::judge(shared, job);
+    let witness = Counting { stages: &shared.stages, job };
+    let judge = intake::judge(shared, job, &witness);
     let links = follow::links_of_feed(&judge, &ticket.into(), url, target, stories, feeds.iter().copied());
     let moved_to = target.filter(|_| poll.brought.moved_to.is_some());
     for heir in moved_to.into_iter().chain(feeds) {

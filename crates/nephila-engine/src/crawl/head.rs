@@ -20,7 +20,7 @@ use nephila_core::spider::outcome::Action;
 use nephila_core::url::CrawlUrl;
 use nephila_spider::{Fetched, Request};
 
-use super::page::{begin, conditions, line_of};
+use super::page::{asking, begin, conditions, line_of};
 use super::shared::Shared;
 use super::stops::{order_of, stop};
 use crate::log::{self, Line};
@@ -62,7 +62,9 @@ pub(crate) async fn first(shared: &Shared, ticket: &mut Ticket, url: &CrawlUrl) 
         stop(shared, ticket.key.host, &order).await?;
         return Ok(Head::Stopped);
     }
+    let asking = asking(shared, ticket);
     let mut fetched = shared.stages.fetch.fetch(request).await;
+    asking.ended(fetched.address.is_some());
     let took = began_at.elapsed();
     let said = said(&fetched, &known);
     let asks_to_wait = fetched.retry_after.is_some();

@@ -10,6 +10,8 @@ use anyhow::Context;
 use nephila_core::job::{FoundBy, Job, JobId, Kind, Rules, State};
 use nephila_core::url::{CrawlUrl, KeyRules};
 
+use super::verdicts::Verdicts;
+
 /// One job in force.
 #[derive(Debug)]
 pub struct InForce {
@@ -27,6 +29,8 @@ pub struct InForce {
     sitemaps: bool,
     /// The revision of the job from which this was built.
     pub revision: u64,
+    /// How often each rule decided, since the rules last changed.
+    pub verdicts: Arc<Verdicts>,
 }
 
 impl InForce {
@@ -40,7 +44,8 @@ impl InForce {
         }
         let sitemaps = job.scope.kind != Kind::Page && job.scope.depth_max > 0;
         let (id, name, state) = (job.id, job.name.clone(), job.state);
-        Ok(InForce { id, name, state, rules, priority: job.priority, sitemaps, revision: 0 })
+        let verdicts = Arc::default();
+        Ok(InForce { id, name, state, rules, priority: job.priority, sitemaps, revision: 0, verdicts })
     }
 
     /// Whether an `exclude` rejects a URL.
@@ -70,6 +75,12 @@ pub struct Jobs {
 }
 
 impl Jobs {
+    /// Replaces a job whose rules have not changed: the counts of its rules go on.
+    pub fn set_again(&self, job: InForce) {
+        let before = self.get(job.id).map(|before| before.verdicts.clone());
+        self.set(InForce { verdicts: before.unwrap_or_default(), ..job });
+    }
+
     /// Adds or replaces a job.
     pub fn set(&self, job: InForce) {
         self.known.write().expect("nobody panics holding it").insert(job.id.0, Arc::new(job));
@@ -118,8 +129,8 @@ impl Jobs {
             let mut rules = job.rules.clone();
             rules.widen(target, 0);
             let InForce { state, priority, sitemaps, revision, .. } = **job;
-            let name = job.name.clone();
-            *job = Arc::new(InForce { id, name, state, rules, priority, sitemaps, revision });
+            let (name, verdicts) = (job.name.clone(), job.verdicts.clone());
+            *job = Arc::new(InForce { id, name, state, rules, priority, sitemaps, revision, verdicts });
         }
     }
 }

@@ -14,12 +14,17 @@
 pub(crate) mod acks;
 pub mod adding;
 mod alone;
+pub(crate) mod counts;
 pub mod decoded;
 pub mod ending;
 pub(crate) mod feed;
+pub mod feed_health;
+pub mod halt;
 pub(crate) mod head;
+pub mod held;
 pub(crate) mod intake;
 pub mod jobs;
+pub mod lasts;
 pub(crate) mod page;
 pub(crate) mod readers;
 pub mod reread;
@@ -38,6 +43,7 @@ pub mod text;
 pub(crate) mod troubles;
 pub mod typed;
 pub(crate) mod usage;
+pub mod verdicts;
 pub mod work;
 
 use anyhow::Context;

@@ -41,10 +41,10 @@ use nephila_store::archive::Receipt;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
 use self::ask::is_held;
-pub(crate) use self::ask::{EndedFetch, ask, begin, conditions};
+pub(crate) use self::ask::{EndedFetch, ask, asking, begin, conditions};
 pub(crate) use self::line::line_of;
 use self::line::{count, report_of};
-pub(crate) use self::read::{complain, read_body, watched};
+pub(crate) use self::read::{READ_TIME_MAX, complain, read_body, watched};
 use self::read::{give_up, read};
 use super::head::{self, Head};
 use super::resolve::has_others;

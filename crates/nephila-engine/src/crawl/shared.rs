@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,6 @@ use nephila_core::frontier::URGENT;
 use nephila_core::handler::{self, ReadAs, TextOf};
 use nephila_core::job::{Job, JobId, Limits, Via};
 use nephila_core::spider::Outcome;
-use nephila_core::spider::outcome::Class;
 use nephila_core::stop_list::StopList;
 use nephila_core::store::Exchange;
 use nephila_core::url::CrawlUrl;
@@ -19,6 +18,7 @@ use nephila_core::want::Want;
 use nephila_store::archive::Receipt;
 
 use super::alone::Alone;
+pub use super::counts::Counts;
 use super::jobs::{InForce, Jobs};
 pub use super::room::{LINKS_MAX, READING_MAX, Room, STORING_MIN, STORING_PER_FETCH};
 use super::stage::{Fetch, Keep, NotKept, Observe, PassOn, Read, Stages, StandardReader, Unobserved};
@@ -26,8 +26,7 @@ use crate::clock::{Clock, Gate};
 use crate::credentials::Credentials;
 use crate::folder::{Folder, Plan};
 use crate::introduce::Introduction;
-use crate::log::{Counted, Writer};
-use crate::metrics::Metrics;
+use crate::log::Writer;
 use crate::settings::Settings;
 use crate::stop_list::LiveStopList;
 use crate::worker::{Handle, Link};
@@ -60,6 +59,8 @@ pub struct Shared {
     pub usage: super::usage::Usage,
     /// Why hosts could not be requested.
     pub troubles: super::troubles::Troubles,
+    /// The last outcomes of hosts.
+    pub lasts: super::lasts::Lasts,
     /// The operator's stop list: hosts and addresses that are never requested.
     stop_list: Arc<LiveStopList>,
     /// While this gate is closed, no request is made.
@@ -94,54 +95,6 @@ pub struct Tools {
     pub log: Writer,
 }
 
-/// Counters of this run.
-#[derive(Debug)]
-pub struct Counts {
-    /// Start time of this run.
-    pub began: Instant,
-    /// Requests that ended with an answer to keep, except robots.txt and redirects.
-    pub ok: AtomicU64,
-    /// Of these, sitemaps and feeds.
-    pub lists: AtomicU64,
-    /// Of these, neither pages nor lists: images, styles, scripts.
-    pub files: AtomicU64,
-    /// Answers whose body was cut at a size limit.
-    pub cut: AtomicU64,
-    /// Number of page requests that ended with a redirect.
-    pub redirects: AtomicU64,
-    /// Number of page requests after which the server said that there is no page.
-    pub gone: AtomicU64,
-    /// Number of page fetches that the site, the operator or our own rules forbid.
-    pub refused: AtomicU64,
-    /// Failed fetches, perhaps to be retried.
-    pub failed: AtomicU64,
-    /// Number of robots.txt requests that were made, with any outcome.
-    pub robots: AtomicU64,
-    /// Number of bytes received by page requests.
-    pub bytes: AtomicU64,
-    /// Number of pages that the archive stored as a reference to an earlier capture, without the body.
-    pub revisits: AtomicU64,
-    /// Size in bytes of the bodies that the archive did not store again.
-    pub revisit_bytes: AtomicU64,
-    pub(crate) links_wanted: AtomicU64,
-    /// Number of found links that are out of scope.
-    pub links_out: AtomicU64,
-    /// Number of found links that were rejected as traps.
-    pub links_traps: AtomicU64,
-    /// Captures that were read again for a wider scope, and new URLs in them.
-    pub reread: AtomicU64,
-    /// Number of new URLs in captures that were read again.
-    pub reread_found: AtomicU64,
-    /// Whether the archive waits for room on the disk.
-    pub disk_full: AtomicBool,
-    /// Number of pages that wait for the object store.
-    pub objects_away: AtomicUsize,
-    /// Whether the free space is below `crawl.disk_free_min`.
-    pub disk_low: AtomicBool,
-    /// Measurements of the stages.
-    pub metrics: Metrics,
-}
-
 /// A page that waits, counted until dropped.
 struct Waits<'a>(&'a AtomicUsize);
 
@@ -155,92 +108,6 @@ impl<'a> Waits<'a> {
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Default for Counts {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Counts {
-    /// Sets all counters to zero and the start time to now.
-    pub fn new() -> Counts {
-        let zero = AtomicU64::default;
-        Counts {
-            began: Instant::now(),
-            ok: zero(),
-            lists: zero(),
-            files: zero(),
-            cut: zero(),
-            redirects: zero(),
-            gone: zero(),
-            refused: zero(),
-            failed: zero(),
-            robots: zero(),
-            bytes: zero(),
-            revisits: zero(),
-            revisit_bytes: zero(),
-            links_wanted: zero(),
-            links_out: zero(),
-            links_traps: zero(),
-            reread: zero(),
-            reread_found: zero(),
-            disk_full: AtomicBool::new(false),
-            objects_away: AtomicUsize::new(0),
-            disk_low: AtomicBool::new(false),
-            metrics: Metrics::default(),
-        }
-    }
-
-    /// Counts the end of a page's fetch.
-    pub fn ended(&self, outcome: Outcome, bytes: u64) {
-        let which = match outcome.class() {
-            Class::Ok if outcome == Outcome::Redirect => &self.redirects,
-            Class::Ok => &self.ok,
-            Class::Gone => &self.gone,
-            Class::Refused => &self.refused,
-            Class::Retry | Class::Broken => &self.failed,
-        };
-        which.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.metrics.fetched(outcome);
-    }
-
-    /// Counts an answer to keep, by its kind.
-    pub fn kept(&self, outcome: Outcome, read_as: ReadAs, mime: &str) {
-        if outcome == Outcome::CutLength {
-            self.cut.fetch_add(1, Ordering::Relaxed);
-        }
-        if outcome.class() != Class::Ok || outcome == Outcome::Redirect {
-            return;
-        }
-        match Counted::of(read_as, mime) {
-            Counted::Page => {}
-            Counted::List => _ = self.lists.fetch_add(1, Ordering::Relaxed),
-            Counted::File => _ = self.files.fetch_add(1, Ordering::Relaxed),
-        }
-    }
-
-    /// Page requests that any server answered, well or not: a crawl that gets answers does not only wait.
-    pub fn answers(&self) -> u64 {
-        let answered = [&self.ok, &self.redirects, &self.gone, &self.refused];
-        answered.iter().map(|count| count.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Pages fetched.
-    pub fn pages(&self) -> u64 {
-        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        get(&self.ok).saturating_sub(get(&self.lists) + get(&self.files))
-    }
-
-    /// Page fetches that ended, with any outcome.
-    pub fn all(&self) -> u64 {
-        [&self.ok, &self.redirects, &self.gone, &self.refused, &self.failed]
-            .iter()
-            .map(|count| count.load(Ordering::Relaxed))
-            .sum()
     }
 }
 
@@ -289,6 +156,7 @@ impl Shared {
             jobs,
             usage: Default::default(),
             troubles: Default::default(),
+            lasts: Default::default(),
             stop_list: Arc::default(),
             gate: None,
             counts: Counts::new(),
@@ -333,15 +201,25 @@ impl Shared {
         self.stop_list.get()
     }
 
+    /// The fetching stage.
+    pub fn fetch(&self) -> &dyn Fetch {
+        &*self.stages.fetch
+    }
+
     /// The remote spiders that fetch.
     pub fn spiders(&self) -> Vec<super::stage::SpiderSaid> {
         self.stages.fetch.spiders()
     }
 
+    /// Whether requests may be made now: always, except on a node without a lease.
+    pub fn may_request(&self) -> bool {
+        self.gate.as_ref().is_none_or(Gate::is_open)
+    }
+
     /// Returns when a request may be made. Waits while the lease may have expired: the end of the session cancels the
     /// waiting task.
     pub async fn may_begin(&self) {
-        while self.gate.as_ref().is_some_and(|gate| !gate.is_open()) {
+        while !self.may_request() {
             tokio::time::sleep(GATE_PAUSE).await;
         }
     }

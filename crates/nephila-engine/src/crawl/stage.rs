@@ -16,13 +16,15 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use nephila_core::follow::Witness;
 use nephila_core::handler::{Findings, Limits, Page, read_page_until};
+use nephila_core::histogram::Buckets;
 use nephila_core::job::{JobId, Rules, ScopeVerdict};
 use nephila_core::spider::Outcome;
 use nephila_core::spider::door::Doors;
 use nephila_core::store::{Digest, Exchange};
 use nephila_core::url::CrawlUrl;
-use nephila_spider::{Fetched, Request, Spider};
+use nephila_spider::{Connections, Fetched, Request, Spider};
 use nephila_store::archive::{Archive, LastCapture, Receipt};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::jobs::Jobs;
@@ -56,10 +58,55 @@ pub trait Fetch: Send + Sync {
     fn spiders(&self) -> Vec<SpiderSaid> {
         Vec::new()
     }
+
+    /// Measurements of connections and lookups of this process; none if the stage makes none.
+    fn measured(&self) -> Option<FetchMeasured> {
+        None
+    }
+
+    /// What happened to the URLs of remote spiders so far; none without remote spiders.
+    fn remote_urls(&self) -> Option<RemoteUrls> {
+        None
+    }
+}
+
+/// Measurements of the fetching stage.
+#[derive(Clone, Debug, Default)]
+pub struct FetchMeasured {
+    /// The connections that are open now.
+    pub connections: Connections,
+    /// Durations of name lookups, in milliseconds.
+    pub lookups: Buckets,
+}
+
+impl FetchMeasured {
+    /// The measurements of a spider.
+    pub fn of(spider: &Spider) -> FetchMeasured {
+        FetchMeasured { connections: spider.connections(), lookups: spider.resolver().took() }
+    }
+}
+
+/// URLs for remote spiders, since the start of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteUrls {
+    /// URLs sent to spiders; one that is sent again counts again.
+    pub sent: u64,
+    /// URLs that came back with a result.
+    pub fetched: u64,
+    /// URLs that no spider fetched in time.
+    pub lost: u64,
+    /// URLs that were taken back.
+    pub cancelled: u64,
+    /// URLs for which there was no room.
+    pub refused: u64,
+    /// URLs at spiders now, or waiting for one.
+    pub open: usize,
+    /// Spiders that are connected now.
+    pub connected: usize,
 }
 
 /// A remote spider, for people and programs.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct SpiderSaid {
     /// The node that it fetches for; empty without a cluster.
     #[serde(default)]
@@ -97,6 +144,10 @@ impl Fetch for Spider {
 
     fn set_doors(&self, doors: Doors) {
         Spider::set_doors(self, doors);
+    }
+
+    fn measured(&self) -> Option<FetchMeasured> {
+        Some(FetchMeasured::of(self))
     }
 }
 
@@ -151,6 +202,11 @@ impl Keep for Archive {
 pub trait Read: Send + Sync {
     /// Reads a page; returns early when `time_is_up` returns true, which the reader checks every few thousand bytes.
     fn read(&self, page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn FnMut() -> bool) -> Findings;
+
+    /// Whether this is [`StandardReader`]: remote spiders have the same, and may read pages instead.
+    fn is_standard(&self) -> bool {
+        false
+    }
 }
 
 /// Reads HTML, CSS, sitemaps and feeds.
@@ -160,6 +216,10 @@ pub struct StandardReader;
 impl Read for StandardReader {
     fn read(&self, page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn FnMut() -> bool) -> Findings {
         read_page_until(page, limits, time_is_up)
+    }
+
+    fn is_standard(&self) -> bool {
+        true
     }
 }
 
@@ -206,6 +266,11 @@ pub trait Observe: Send + Sync {
         true
     }
 
+    /// Whether [`Visited::body`] is asked for. If not, remote spiders may read pages, and their bodies are not decoded here.
+    fn needs_body(&self) -> bool {
+        true
+    }
+
     /// Whether pages are judged and not fetched.
     fn is_dry_run(&self) -> bool {
         false
@@ -241,7 +306,11 @@ impl Visited<'_> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unobserved;
 
-impl Observe for Unobserved {}
+impl Observe for Unobserved {
+    fn needs_body(&self) -> bool {
+        false
+    }
+}
 
 impl Witness for Stages {
     fn judged(&self, url: &CrawlUrl, rules: &Rules, verdict: &ScopeVerdict, via: &str) {

@@ -21,6 +21,7 @@ use nephila_core::url::CrawlUrl;
 
 use tokio::task::JoinHandle;
 
+use super::feed_health;
 use super::shared::Shared;
 use crate::stop_list::{self, LiveStopList};
 use crate::worker::{Command, Stopped};
@@ -89,9 +90,9 @@ pub async fn go_on(shared: &Shared, stop_list: &StopList) -> Result<(), Stopped>
     }
 }
 
-/// Tasks that keep the stop list in force. Dropping this ends them.
+/// Tasks that keep the stop list in force, and the one that counts the feeds. Dropping this ends them.
 #[derive(Debug)]
-pub struct Obeying([JoinHandle<()>; 2]);
+pub struct Obeying([JoinHandle<()>; 3]);
 
 impl Drop for Obeying {
     fn drop(&mut self) {
@@ -106,7 +107,8 @@ pub fn obey(shared: Shared) -> anyhow::Result<(Arc<Shared>, Obeying)> {
     let shared = Arc::new(shared.with_stop_list(live.clone()));
     let follow = stop_list::follow(shared.folder.clone(), live, shared.handle.clone());
     let undo = undo(Arc::downgrade(&shared));
-    Ok((shared, Obeying([tokio::spawn(follow), tokio::spawn(undo)])))
+    let feeds = feed_health::run(Arc::downgrade(&shared));
+    Ok((shared, Obeying([tokio::spawn(follow), tokio::spawn(undo), tokio::spawn(feeds)])))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use nephila_core::reflog::part::{LinesRead, Part, first_part, id_of};
 use nephila_core::time::Timestamp;
 use nephila_core::trap;
 use nephila_core::url::CrawlUrl;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::jobs::InForce;
@@ -21,7 +22,7 @@ pub const READERS_MAX: usize = 4;
 pub type Looked = (Part, Vec<(String, &'static str)>, StreamSaid);
 
 /// Counts of the lines of a stream.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct StreamSaid {
     /// Lines read.
     pub lines: u64,

@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use nephila_core::frontier::Action;
 use nephila_core::frontier::outlook::{Left, Outlook};
 use nephila_core::frontier::ticket::{Purpose, Report};
-use nephila_core::job::{Counts, Limit, Limits};
+use nephila_core::job::{Counts, Limit, Limits, State};
 use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Class;
 use nephila_core::text::shown;
@@ -23,9 +23,10 @@ use tokio::task::JoinSet;
 use super::ending::End;
 use super::room::Room;
 use super::shared::Shared;
-use super::{page, resolve, robots};
+use super::{halt, page, resolve, robots};
 use crate::folder::disk_free;
 use crate::process::Signals;
+use crate::settings;
 use crate::worker::{Actions, Stats};
 
 /// Interval at which the loop checks for the end and shows progress.
@@ -188,6 +189,7 @@ pub async fn work(
                 let counts = counts(shared, before);
                 let limit = limits.reached(&counts).filter(|limit| limit.ends_job());
                 is_enough = until.serves && limit.is_some();
+                shared.counts.at_limit.store(is_enough, Ordering::Relaxed);
                 if let Some(limit) = limit.filter(|_| !until.serves) {
                     break End::Limit(limit);
                 }
@@ -199,9 +201,15 @@ pub async fn work(
                 if seed_failed && until.fail_on_seed_error {
                     break End::SeedFailed;
                 }
+                let state = halt::state(shared);
+                if state == State::Stopped && !until.serves {
+                    break End::Stopped;
+                }
                 let (outlook, stats) = look(shared).await?;
                 progress.show(shared, &outlook, &stats, &limits);
-                let ends = shared.settings.crawl.retry_wait_max < FOREVER && tasks.is_empty();
+                let ends = !until.serves && shared.settings.crawl.retry_wait_max < FOREVER && tasks.is_empty();
+                // Somebody paused it to go on with it.
+                let ends = ends && state != State::Paused;
                 let answers = shared.counts.answers();
                 let enough =
                     waited.is_enough(answers, &outlook, shared.settings.crawl.wait_max, shared.clock.now());
@@ -226,6 +234,7 @@ pub async fn work(
     };
     // No more fetches begin; open ones may finish.
     drop(actions);
+    shared.counts.stopping.store(true, Ordering::Relaxed);
     progress.ending(&end, tasks.len());
     let end = drain(shared, tasks, signals, end).await;
     note_time(shared, before)?;
@@ -349,6 +358,16 @@ pub async fn before(shared: &Shared) -> anyhow::Result<Before> {
 pub async fn look(shared: &Shared) -> anyhow::Result<(Outlook, Stats)> {
     let horizon = Seconds::from(shared.clock.now().wall).plus(shared.settings.crawl.retry_wait_max);
     Ok((shared.handle.outlook(horizon).await?, shared.handle.stats().await?))
+}
+
+/// The time up to which planned work keeps a crawl from being ready for reads: `crawl.retry_wait_max` from now. A crawl
+/// without end is ready like one with the usual value.
+pub fn ready_horizon(crawl: &settings::Crawl, now: Timestamp) -> Seconds {
+    let wait_max = match crawl.retry_wait_max < FOREVER {
+        true => crawl.retry_wait_max,
+        false => settings::Crawl::default().retry_wait_max,
+    };
+    Seconds::from(now).plus(wait_max)
 }
 
 /// Saves the running time of the job in the plan. A full disk is no error.

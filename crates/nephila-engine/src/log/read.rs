@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::{BEGINNING, ENDING, Line};
@@ -43,6 +43,28 @@ impl Lines {
     /// The lines in this folder.
     pub fn of(folder: &Path) -> io::Result<Lines> {
         Ok(Lines { files: files(folder)?.into_iter(), open: None, buffer: Vec::new(), skipped: 0 })
+    }
+
+    /// The newest lines in this folder, from about this number of bytes before the end on, oldest first. The second value
+    /// is whether these are all lines.
+    pub fn newest(folder: &Path, bytes_max: u64) -> io::Result<(Lines, bool)> {
+        let mut all = files(folder)?;
+        let (mut room, mut first) = (bytes_max, all.len());
+        while first > 0 {
+            first -= 1;
+            let length = std::fs::metadata(&all[first])?.len();
+            if length <= room {
+                room -= length;
+                continue;
+            }
+            let mut open = BufReader::with_capacity(256 * 1024, File::open(&all[first])?);
+            open.seek(SeekFrom::Start(length - room))?;
+            // The first line is probably not whole.
+            open.skip_until(b'\n')?;
+            let files = all.split_off(first + 1).into_iter();
+            return Ok((Lines { files, open: Some(open), buffer: Vec::new(), skipped: 0 }, false));
+        }
+        Ok((Lines { files: all.into_iter(), open: None, buffer: Vec::new(), skipped: 0 }, true))
     }
 
     /// Number of lines skipped so far.
@@ -158,6 +180,26 @@ impl Iterator for Merged {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_newest_lines_are_read_from_the_right_file_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = |at| Line { at, requests: 1, ..Line::default() }.json();
+        let length = line(1).len() as u64;
+        for (number, ats) in [(1, [1, 2, 3]), (2, [4, 5, 6])] {
+            let name = dir.path().join(format!("{BEGINNING}{number:08}{ENDING}"));
+            std::fs::write(name, ats.map(line).concat()).unwrap();
+        }
+        let read = |bytes| {
+            let (lines, is_all) = Lines::newest(dir.path(), bytes).unwrap();
+            (lines.map(|line| line.unwrap().at).collect::<Vec<_>>(), is_all)
+        };
+        assert_eq!(read(6 * length), (vec![1, 2, 3, 4, 5, 6], true));
+        assert_eq!(read(6 * length - 1), (vec![2, 3, 4, 5, 6], false));
+        assert_eq!(read(3 * length + 5), (vec![4, 5, 6], false));
+        assert_eq!(read(length + 5), (vec![6], false));
+        assert_eq!(read(3), (vec![], false));
+    }
 
     #[test]
     fn the_logs_of_several_nodes_are_read_as_one() {

@@ -2,7 +2,8 @@
 //!
 //! [`Spiders`] stands in the place of the built-in spider ([`Fetch`]): a request becomes an ask of the [`Pool`], which
 //! decides, and ends with the result of a spider or as `spider-lost`. [`server`] has the connections, [`spider`] is the
-//! other side of them, [`translate`] says what requests and results are as messages, [`tls`] who is who. Names are
+//! other side of them, [`translate`] says what requests and results are as messages, [`told`] how the node wants
+//! pages fetched and read, [`tls`] who is who. Names are
 //! resolved, addresses and ports checked, and requests signed here, before a URL is sent.
 //!
 //! Invariants: a result is believed for its ask alone, and is complete when the ask ends; bodies take part in the memory
@@ -13,6 +14,7 @@ pub mod spider;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod told;
 mod translate;
 
 use std::collections::HashMap;
@@ -20,6 +22,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use nephila_core::remote::v2::found;
 use nephila_core::remote::v2::message::Facts;
 use nephila_core::remote::v2::pool::{self, Action, Ask, End, Pool, SpiderView};
 use nephila_core::spider::Outcome;
@@ -32,7 +35,7 @@ use tokio::time::Instant;
 
 use crate::BoxFuture;
 use crate::clock::{Gate, awake_or_not};
-use crate::crawl::stage::{Fetch, SpiderSaid};
+use crate::crawl::stage::{Fetch, FetchMeasured, RemoteUrls, SpiderSaid};
 use crate::settings::{Settings, TICKET_MARGIN};
 
 /// Fetches by spiders of version 2.
@@ -46,6 +49,8 @@ pub struct Spiders {
     lease: Duration,
     /// Maximum number of connections to a host.
     host_connections: u32,
+    /// Maximum number of links of a page.
+    links_max: usize,
     /// The connections end with this value.
     _tasks: JoinSet<()>,
 }
@@ -184,7 +189,8 @@ impl Spiders {
         let lease = settings.spiders.lease;
         let ask_timeout = settings.frontier.ticket_timeout.saturating_sub(TICKET_MARGIN + lease);
         let host_connections = settings.frontier.host_connections;
-        Ok(Spiders { shared, local, ask_timeout, lease, host_connections, _tasks: tasks })
+        let links_max = settings.handler.links_per_page_max;
+        Ok(Spiders { shared, local, ask_timeout, lease, host_connections, links_max, _tasks: tasks })
     }
 
     /// What happened so far, in numbers.
@@ -250,6 +256,7 @@ impl Spiders {
         is_signed: bool,
         ack: Ack,
     ) -> Fetched {
+        let found = facts.found.clone();
         let mut fetched = translate::fetched(request, facts, body.clone(), spider, waited);
         fetched.ack = Some(ack);
         if let Some(status) = fetched.status
@@ -260,7 +267,17 @@ impl Spiders {
         if is_signed && let Some(exchange) = &mut fetched.exchange {
             exchange.notes.push(("signature", "sent".to_owned()));
         }
-        if request.keep.decoded && !request.head_only {
+        if request.read_as.is_some() && !found.is_empty() {
+            match found::read(&found, self.links_max) {
+                Ok(findings) => fetched.findings = Some(Box::new(findings)),
+                Err(error) => {
+                    tracing::warn!(
+                        "the spider {spider} sent links that are none, so the node reads the page itself: {error}"
+                    );
+                }
+            }
+        }
+        if request.keep.decoded && !request.head_only && fetched.findings.is_none() {
             fetched.decoded = self.local.decoded(request, &fetched.fields, &body).await;
             if fetched.decoded.is_none() && fetched.outcome == Outcome::Fetched {
                 fetched.outcome = Outcome::DecodeLimit;
@@ -313,5 +330,19 @@ impl Fetch for Spiders {
             fetched: spider.fetched,
         };
         self.shared.state().pool.spiders().map(said).collect()
+    }
+
+    fn measured(&self) -> Option<FetchMeasured> {
+        Some(FetchMeasured::of(&self.local))
+    }
+
+    fn remote_urls(&self) -> Option<RemoteUrls> {
+        let (counters, open, connected) = {
+            let state = self.shared.state();
+            let connected = state.pool.spiders().filter(|spider| spider.is_connected).count();
+            (state.pool.counters(), state.asks.len(), connected)
+        };
+        let pool::Counters { sent, came, lost, cancelled, refused, .. } = counters;
+        Some(RemoteUrls { sent, fetched: came, lost, cancelled, refused, open, connected })
     }
 }

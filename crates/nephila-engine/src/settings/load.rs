@@ -5,33 +5,41 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use super::{Settings, check, secrets, usage};
+use super::{Origins, Settings, check, secrets, usage};
 
 /// Loads the effective settings from a file, the environment and `KEY=VALUE` pairs. The file is `before` if given,
 /// since a crawl continues with the settings of its last run; else `config`; else the first file in the usual places.
 pub fn load(config: Option<&Path>, pairs: &[String], before: Option<&Path>) -> anyhow::Result<Settings> {
     let usual = find(config);
-    let mut table = match (before, &usual) {
-        (Some(path), _) => read(path)?,
-        (None, Some(path)) => read(path)?,
-        (None, None) => toml::Table::new(),
+    let mut table = match before.or(usual.as_deref()) {
+        Some(path) => read(path)?,
+        None => toml::Table::new(),
     };
+    let mut origins = Origins::default();
+    if let Some(path) = before.or(usual.as_deref()) {
+        origins.note_file(&table, path);
+    }
     if let (Some(_), Some(usual)) = (before, &usual) {
         secrets::fill(&mut table, &read(usual)?);
     }
     for (name, value) in std::env::vars() {
         if let Some(key) = name.strip_prefix("NEPHILA_").filter(|key| key.contains("__")) {
-            set(&mut table, &key.to_ascii_lowercase().replace("__", "."), &value);
+            let key = key.to_ascii_lowercase().replace("__", ".");
+            origins.note(&key, format!("environment {name}"));
+            set(&mut table, &key, &value);
         }
     }
     for pair in pairs {
         let (key, value) =
             pair.split_once('=').ok_or_else(|| usage(anyhow::anyhow!("--set {pair:?} is not key=value")))?;
+        origins.note(key.trim(), "--set".to_owned());
         set(&mut table, key.trim(), value.trim());
     }
-    let settings: Settings =
+    let mut settings: Settings =
         table.try_into().map_err(|e: toml::de::Error| usage(anyhow::anyhow!("settings: {}", e.message())))?;
     check(&settings).map_err(|e| usage(anyhow::anyhow!("settings: {e}")))?;
+    origins.note_loaded(&toml::Table::try_from(&settings).context("settings as TOML")?);
+    settings.origins = origins;
     Ok(settings)
 }
 

@@ -28,7 +28,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("worker", include_str!("../worker.rs"), "Settings"),
     ("crawl", include_str!("../settings.rs"), "Crawl"),
     ("cluster", include_str!("cluster.rs"), "Cluster"),
-    ("api", include_str!("../settings.rs"), "Api"),
+    ("api", include_str!("api.rs"), "Api"),
     ("log", include_str!("../settings.rs"), "Log"),
 ];
 
@@ -63,6 +63,21 @@ pub fn page(settings: &Settings) -> anyhow::Result<String> {
     }
     credentials(&mut page, &table)?;
     Ok(page)
+}
+
+/// All settings in order, each with the lines of its doc comment. Sections within sections have their own fields.
+pub(super) fn documented() -> anyhow::Result<Vec<(String, Vec<String>)>> {
+    let mut all = Vec::new();
+    for (section, source, name) in SECTIONS {
+        let fields = fields(source, name).with_context(|| format!("{name} in the sources of [{section}]"))?;
+        for (field, docs) in fields {
+            let key = format!("{section}.{field}");
+            if SECTIONS.iter().all(|(inner, ..)| *inner != key) {
+                all.push((key, docs));
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// Formats the credentials: one table for each, or one as an example.

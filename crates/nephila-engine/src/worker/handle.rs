@@ -22,8 +22,9 @@ use nephila_core::frontier::explain::Explanation;
 use nephila_core::frontier::feedback::FeedbackReason;
 use nephila_core::frontier::feeds::{FeedView, StoryView};
 use nephila_core::frontier::offers::OfferedUrl;
-use nephila_core::frontier::outlook::Outlook;
+use nephila_core::frontier::outlook::{Left, Outlook};
 use nephila_core::frontier::report::RobotsReport;
+use nephila_core::frontier::rows::HostRow;
 use nephila_core::frontier::slot::SlotKey;
 use nephila_core::frontier::streams::Foreseen;
 use nephila_core::frontier::ticket::{Report, TicketId};
@@ -33,6 +34,7 @@ use nephila_core::key::{DomainKey, HostKey, Prefixes, Secret, UrlKey};
 use nephila_core::reflog;
 use nephila_core::reflog::part::{Named, Part};
 use nephila_core::spider::outcome::Outcome;
+use nephila_core::spread::Spread;
 use nephila_core::state::record::HostRecord;
 use nephila_core::state::totals::Work;
 use nephila_core::time::Seconds;
@@ -108,11 +110,13 @@ pub(super) enum Event {
     Settled(Option<Prefixes>, oneshot::Sender<()>),
     Explain(Box<CrawlUrl>, oneshot::Sender<Box<Explanation>>),
     Outlook(Seconds, oneshot::Sender<Outlook>),
+    Left(Seconds, oneshot::Sender<Left>),
     Known(Vec<CrawlUrl>, oneshot::Sender<Vec<Known>>),
     SecondTries(oneshot::Sender<(u64, Option<Seconds>)>),
     Host(Box<CrawlUrl>, oneshot::Sender<Option<Box<HostView>>>),
     Slot(SlotKey, oneshot::Sender<Box<SlotView>>),
     Hosts(Option<HostKey>, usize, oneshot::Sender<Vec<(HostKey, HostRecord)>>),
+    HostRows(Option<HostKey>, usize, oneshot::Sender<Vec<HostRow>>),
     Feed(UrlKey, oneshot::Sender<Box<feed::record::Record>>),
     Feeds(Option<UrlKey>, usize, oneshot::Sender<Vec<FeedView>>),
     Source(SourceKey, oneshot::Sender<Box<feed::source::Record>>),
@@ -123,6 +127,8 @@ pub(super) enum Event {
     Stats(oneshot::Sender<Box<Stats>>),
     Standings(oneshot::Sender<Standings>),
     Closed(Prefixes, oneshot::Sender<Vec<(HostKey, FeedbackReason)>>),
+    Spread(Arc<Spread>),
+    SpreadOf(Prefixes, oneshot::Sender<Option<Spread>>),
     Tallies(oneshot::Sender<Vec<Tallied>>),
     Close(Prefixes, oneshot::Sender<Closed>),
     Stop(oneshot::Sender<Box<Stats>>),
@@ -151,6 +157,8 @@ pub struct Handle {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) secret: Secret,
+    /// Spread domains of the cluster.
+    pub(super) spread: RwLock<Arc<Spread>>,
     pub(super) prefixes: RwLock<Vec<Prefixes>>,
     pub(super) failure: OnceLock<Arc<str>>,
     /// Whether the worker and its channels have ended.
@@ -176,7 +184,7 @@ impl Handle {
 
     /// Whether this URL belongs to one of the worker's partitions. Other URLs are returned when offered durably.
     pub fn holds(&self, url: &CrawlUrl) -> bool {
-        self.holds_domain(UrlKey::of(url, &self.shared.secret).host.domain)
+        self.holds_domain(self.key(url).host.domain)
     }
 
     /// Whether this domain belongs to one of the worker's partitions.
@@ -187,7 +195,23 @@ impl Handle {
 
     /// The key of a URL, in this crawl.
     pub fn key(&self, url: &CrawlUrl) -> UrlKey {
-        UrlKey::of(url, &self.shared.secret)
+        self.spread().key(url, &self.shared.secret)
+    }
+
+    /// Spread domains of the cluster, as last set.
+    fn spread(&self) -> Arc<Spread> {
+        self.shared.spread.read().expect("nobody panics holding it").clone()
+    }
+
+    /// Sets the spread domains of the cluster.
+    pub async fn set_spread(&self, spread: Arc<Spread>) -> Result<(), Stopped> {
+        self.shared.spread.write().expect("nobody panics holding it").clone_from(&spread);
+        self.send(Event::Spread(spread)).await
+    }
+
+    /// The spread domains whose home is this partition, as of the end of its log. None if the partition is not here.
+    pub async fn spread_of(&self, prefixes: Prefixes) -> Result<Option<Spread>, Stopped> {
+        self.ask(|reply| Event::SpreadOf(prefixes, reply)).await
     }
 
     /// Offers URLs, waiting while the worker is behind (backpressure). The offers become durable later.

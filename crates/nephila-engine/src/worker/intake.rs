@@ -9,6 +9,7 @@ use nephila_core::cluster::errand::Said;
 use nephila_core::cluster::slots::Event as SlotEvent;
 use nephila_core::entry::{DomainChange, Entry, HostChange};
 use nephila_core::frontier::offers::OfferedUrl;
+use nephila_core::frontier::outlook::Left;
 use nephila_core::frontier::ticket::{Report, TicketId};
 use nephila_core::frontier::{Offered, URGENT};
 use nephila_core::state::Durable;
@@ -123,7 +124,15 @@ impl<S: Durable> Worker<S> {
             }
             Event::Slot(slot, reply) => _ = reply.send(Box::new(self.frontier.slot_view(slot, now))),
             Event::Hosts(from, max, reply) => _ = reply.send(self.frontier.hosts_page(from, max)?),
+            Event::HostRows(from, max, reply) => {
+                _ = reply.send(self.frontier.host_rows(from, max, now)?);
+            }
             Event::Outlook(horizon, reply) => _ = reply.send(self.frontier.outlook(horizon, now)?),
+            Event::Left(horizon, reply) => {
+                let left =
+                    if self.feeding.is_empty() { self.frontier.left(horizon, now)? } else { Left::Work };
+                _ = reply.send(left);
+            }
             Event::Known(urls, reply) => {
                 let known = urls.iter().map(|url| self.frontier.known_of(url));
                 _ = reply.send(known.collect::<Result<_, _>>()?);
@@ -143,6 +152,11 @@ impl<S: Durable> Worker<S> {
             Event::Closed(prefixes, reply) => {
                 let at = self.logs.iter().position(|log| log.prefixes == prefixes);
                 _ = reply.send(at.map(|at| self.frontier.closed_hosts(at, now)).unwrap_or_default());
+            }
+            Event::Spread(spread) => self.frontier.set_spread(spread),
+            Event::SpreadOf(prefixes, reply) => {
+                let at = self.logs.iter().position(|log| log.prefixes == prefixes);
+                _ = reply.send(at.map(|at| self.frontier.spread_of(at).clone()));
             }
             Event::Tallies(reply) => {
                 let of = |at: usize| Tallied {

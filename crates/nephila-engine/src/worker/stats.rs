@@ -1,9 +1,8 @@
 //! Counters of a worker. Plain numbers: the publisher gives them their names.
 
 use nephila_core::frontier::{self, Gauges};
+use nephila_core::histogram::Durations;
 use nephila_core::state::totals::Totals;
-
-use crate::metrics::Durations;
 
 /// The counters and gauges of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

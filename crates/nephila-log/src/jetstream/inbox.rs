@@ -38,11 +38,13 @@ const READERS_MAX: usize = 4_096;
 pub struct JetInbox {
     inner: Arc<Inner>,
     readers: Arc<Mutex<HashMap<u32, Arc<Mutex<Reader>>>>>,
+    /// By partition, when the first message of its last read was left.
+    left_at: Arc<std::sync::Mutex<HashMap<u32, u64>>>,
 }
 
 impl JetInbox {
     pub(super) fn new(inner: Arc<Inner>) -> Self {
-        JetInbox { inner, readers: Arc::default() }
+        JetInbox { inner, readers: Arc::default(), left_at: Arc::default() }
     }
 
     /// Maximum size of a message in bytes.
@@ -53,6 +55,11 @@ impl JetInbox {
     /// Drops the reader of a partition that this node no longer owns.
     pub async fn forget(&self, partition: u32) {
         self.readers.lock().await.remove(&partition);
+        self.times().remove(&partition);
+    }
+
+    fn times(&self) -> std::sync::MutexGuard<'_, HashMap<u32, u64>> {
+        self.left_at.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     async fn reader(&self, partition: u32) -> Arc<Mutex<Reader>> {
@@ -119,7 +126,15 @@ impl JetInbox {
         let messages = reader.take_patiently(messages_max, wait, READ_PATIENCE).await?;
         let mut read = Vec::with_capacity(messages.len());
         for message in messages {
-            let position = message.info().map_err(|error| Error::Damaged(error.to_string()))?.stream_sequence;
+            let info = message.info().map_err(|error| Error::Damaged(error.to_string()))?;
+            let (position, published) = (info.stream_sequence, info.published.unix_timestamp_nanos());
+            if read.is_empty() {
+                let mut times = self.times();
+                if times.len() >= READERS_MAX && !times.contains_key(&partition) {
+                    times.clear();
+                }
+                times.insert(partition, u64::try_from(published / 1_000_000).unwrap_or(0));
+            }
             read.push((position, message.message.payload));
         }
         Ok(read)
@@ -147,5 +162,9 @@ impl Inbox for JetInbox {
             let purge = || self.inner.purge(&place, position);
             self.inner.patiently("removing", TRUNCATE_PATIENCE, purge).await.map(|_| ())
         })
+    }
+
+    fn left_at(&self, partition: u32) -> Option<u64> {
+        self.times().get(&partition).copied()
     }
 }

@@ -215,7 +215,7 @@ mod tests {
     fn books() -> Books {
         let ms = std::time::Duration::from_millis;
         let settings = Settings { host_delay: ms(1_000), slot_delay: ms(100), ..Settings::default() };
-        Books::new(&settings, &Web::new(&mut Rng::new(1), &Secret([1; 16]), 2))
+        Books::new(&settings, &Web::new(&mut Rng::new(1), &Secret([1; 16]), 2, 6))
     }
 
     #[test]

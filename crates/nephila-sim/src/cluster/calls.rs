@@ -13,6 +13,7 @@ use nephila_core::fold::fold;
 use nephila_core::frontier::Frontier;
 use nephila_core::frontier::ticket::TicketId;
 use nephila_core::key::Prefixes;
+use nephila_core::spread::Spread;
 use nephila_core::state::{MemoryState, State};
 
 use super::engine::Appended;
@@ -26,6 +27,9 @@ const CALL_MAX: u64 = 5_000;
 /// Groups before the snapshot that a reader gets once more.
 const OLD_GROUPS: u64 = 3;
 
+/// A node takes note of new decisions about spread domains, once in this number of looks.
+const TABLE_READ: u64 = 20;
+
 /// A node's call to the engine.
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
@@ -37,6 +41,7 @@ pub(crate) enum Call {
     Inbox { partition: u32, part: u64, from: u64 },
     Publish { partition: u32, id: u128, bytes: Bytes },
     Put { partition: u32, part: u64, ticket: TicketId, attempt: u32 },
+    Spread { partition: u32, part: u64, decided: Spread },
 }
 
 /// The answer.
@@ -45,7 +50,7 @@ pub(crate) enum Got {
     Nothing,
     Member(SwapResult),
     Owners(BTreeMap<u32, (u64, OwnerRecord)>),
-    Leases(Vec<NodeRecord>),
+    Leases(Vec<NodeRecord>, Spread),
     /// A state, the groups after that state, and whether one of them is missing.
     Loaded(Box<MemoryState>, Vec<Vec<u8>>, bool),
     Appended,
@@ -108,7 +113,7 @@ impl Sim {
         let got = match &call {
             Call::Member(deed) => Got::Member(self.engine.apply(t, deed, self.planted)),
             Call::Owners { .. } => Got::Owners(self.engine.owners.clone()),
-            Call::Leases { .. } => Got::Leases(self.engine.leases(t)),
+            Call::Leases { .. } => Got::Leases(self.engine.leases(t), self.engine.spread.clone()),
             Call::Load { partition, .. } => {
                 let state = self.engine.snapshots[*partition as usize].clone();
                 let from = state.position().sequence.saturating_sub(OLD_GROUPS);
@@ -136,6 +141,10 @@ impl Sim {
             Call::Put { partition, ticket, attempt, .. } => {
                 let attempt = if self.planted == Planted::PutAnew { *attempt } else { 0 };
                 self.engine.objects.insert((*partition, ticket.0, attempt));
+                Got::Stored
+            }
+            Call::Spread { decided, .. } => {
+                decided.iter().for_each(|decided| self.engine.spread.add(decided.clone()));
                 Got::Stored
             }
         };
@@ -170,7 +179,11 @@ impl Sim {
             (Call::Owners { incarnation }, Got::Owners(owners)) => {
                 self.call(n, Call::Leases { incarnation, owners });
             }
-            (Call::Leases { incarnation, owners }, Got::Leases(nodes)) => {
+            (Call::Leases { incarnation, owners }, Got::Leases(nodes, spread)) => {
+                // Some nodes learn of a decision late, so that the home sends much on.
+                if spread != self.nodes[n].table && self.rng.one_in(TABLE_READ) {
+                    self.nodes[n].table = spread;
+                }
                 self.see_live(n, incarnation, &nodes);
                 let view = View { nodes, owners, pins: self.pins() };
                 self.nodes[n].member.handle_view(mono, incarnation, Some(&view));
@@ -224,6 +237,15 @@ impl Sim {
             }
             (Call::Publish { id, .. }, Got::Stored) => self.nodes[n].outbox.handle_acked(mono, id),
             (Call::Publish { id, .. }, _) => self.nodes[n].outbox.handle_failed(mono, id),
+            (Call::Spread { partition, part, decided }, got) => {
+                let found = self.nodes[n].parts.get_mut(&partition).filter(|found| found.life == part);
+                if let Some(part) = found {
+                    part.publishing = false;
+                    if matches!(got, Got::Stored) {
+                        part.published = decided.iter().count();
+                    }
+                }
+            }
             (Call::Put { partition, part, ticket, .. }, Got::Stored) => {
                 self.handle_stored(n, partition, part, ticket);
             }

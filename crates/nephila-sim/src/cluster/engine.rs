@@ -10,6 +10,7 @@ use bytes::Bytes;
 use nephila_core::cluster::NodeId;
 use nephila_core::cluster::member::{Action, NodeRecord, OwnerRecord, SwapResult};
 use nephila_core::entry::{self, ChainError, Group};
+use nephila_core::spread::Spread;
 use nephila_core::state::{MemoryState, Position};
 
 use super::Planted;
@@ -40,6 +41,8 @@ pub(crate) struct Engine {
     pub(crate) snapshots: Vec<MemoryState>,
     /// Captures by partition, ticket, and number of the try.
     pub(crate) objects: BTreeSet<(u32, u64, u32)>,
+    /// Records of the spread domains.
+    pub(crate) spread: Spread,
 }
 
 /// The result of an append.

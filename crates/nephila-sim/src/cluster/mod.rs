@@ -23,7 +23,7 @@ mod page;
 mod slot_grants;
 mod web;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -35,7 +35,8 @@ use nephila_core::entry::Entry;
 use nephila_core::frontier::ticket::TicketId;
 use nephila_core::frontier::{Config, Settings, retry};
 use nephila_core::job::Job;
-use nephila_core::key::{Prefixes, Secret};
+use nephila_core::key::{HostKey, Prefixes, Secret};
+use nephila_core::spread::DomainSpread;
 use nephila_core::state::{MemoryState, State};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -78,6 +79,10 @@ pub enum Planted {
     SwapBlindly,
     /// A capture that is stored again gets another name.
     PutAnew,
+    /// Nodes go by the wish to spread a domain, before the home has decided.
+    SpreadEarly,
+    /// A message of the home's inbox counts as read before its URLs of other partitions are there.
+    SentOnLate,
 }
 
 /// Counts of events.
@@ -113,6 +118,10 @@ pub struct Figures {
     pub noticed: u64,
     /// Packets about turns.
     pub packets: u64,
+    /// Domains spread.
+    pub spread: u64,
+    /// URLs sent on by the home of their domain.
+    pub sent_on: u64,
 }
 
 impl Figures {
@@ -133,6 +142,8 @@ impl Figures {
         self.parcels += one.parcels;
         self.noticed += one.noticed;
         self.packets += one.packets;
+        self.spread += one.spread;
+        self.sent_on += one.sent_on;
     }
 }
 
@@ -141,7 +152,8 @@ impl fmt::Display for Figures {
         write!(
             f,
             "{} hours, {} kills, {} sleeps, {} cuts, {} times away, {} goodbyes, {} fenced, {} take-overs, {} pages \
-             asked for of {}, {} groups, {} refused, {} parcels, {} holes noticed, {} packets about turns",
+             asked for of {}, {} groups, {} refused, {} parcels, {} holes noticed, {} packets about turns, {} domains spread, {} URLs sent \
+             on",
             self.time / 3_600_000,
             self.kills,
             self.sleeps,
@@ -156,7 +168,9 @@ impl fmt::Display for Figures {
             self.refused,
             self.parcels,
             self.noticed,
-            self.packets
+            self.packets,
+            self.spread,
+            self.sent_on
         )
     }
 }
@@ -256,6 +270,9 @@ pub struct Sim {
     lied: Option<Hole>,
     /// Whether an operator pins partitions to nodes. In every other world, so that the others stay the same.
     pinning: bool,
+    /// When an operator spreads which domain, the last first. In every world without pins, so that the others stay the
+    /// same.
+    wishes: Vec<(u64, String)>,
     noticed: bool,
     trace: Xxh3,
 }
@@ -270,7 +287,9 @@ impl Sim {
         let mut ways = Rng::new(seed ^ 0x5cc3_3d00);
         let partitions = rng.within(1, 8) as u32;
         let secret = Secret(std::array::from_fn(|_| rng.bits() as u8));
-        let web = Web::new(&mut rng, &secret, partitions);
+        // With few domains each has several hosts, and spreading one has an effect.
+        let pinning = seed.is_multiple_of(2);
+        let web = Web::new(&mut rng, &secret, partitions, if pinning { 6 } else { 2 });
         let config = config(&mut rng);
         let nodes = rng.within(1, 5);
         let mut sim = Sim {
@@ -297,7 +316,8 @@ impl Sim {
             away_until: 0,
             lying: rng.one_in(8),
             lied: None,
-            pinning: seed.is_multiple_of(2),
+            pinning,
+            wishes: Vec::new(),
             noticed: false,
             trace: Xxh3::new(),
             rng,
@@ -306,6 +326,13 @@ impl Sim {
             let mut node = Node::new(&mut sim, index, 0);
             node.dead_until = sim.rng.one_in(3).then(|| sim.rng.below(200_000));
             sim.nodes.push(node);
+        }
+        if !sim.pinning {
+            let mut rng = Rng::new(seed ^ 0x5b4e_ad00);
+            let domains = sim.web.domains().into_iter();
+            let latest = *rng.pick(&[1, 30_000, 120_000, TROUBLE / 2]);
+            sim.wishes = domains.map(|domain| (rng.below(latest), domain)).collect();
+            sim.wishes.sort_by(|a, b| b.cmp(a));
         }
         sim.seed();
         sim
@@ -338,6 +365,7 @@ impl Sim {
     fn run_all(&mut self, trouble: u64) -> Result<(), Violation> {
         let mut next_fault = self.rng.below(self.fault_every);
         while self.t < trouble && !self.noticed {
+            self.spread_due();
             if self.t >= next_fault {
                 self.fault();
                 next_fault = self.t + self.rng.below(2 * self.fault_every);
@@ -359,6 +387,22 @@ impl Sim {
         }
         // An operator has to repair a log with a hole; no promise holds after that.
         if self.noticed { Ok(()) } else { self.check_end() }
+    }
+
+    /// An operator spreads the domains that are due.
+    fn spread_due(&mut self) {
+        while let Some((_, domain)) = self.wishes.pop_if(|(at, _)| *at <= self.t) {
+            self.tell(|| format!("{domain} is to be spread"));
+            let wish = DomainSpread::wish(&domain, &self.secret);
+            let home = node::partition_of(HostKey { domain: wish.domain, host: 0 }, self.partitions);
+            if self.planted == Planted::SpreadEarly {
+                self.engine.spread.add(wish.clone());
+            }
+            self.figures.spread += 1;
+            let id = 1 << 121 | u128::from(wish.domain.0);
+            let message = Message::Command(Box::new(Entry::Spread(wish))).encode(&self.secret);
+            self.engine.publish(home, id, Bytes::from(message), false);
+        }
     }
 
     fn calm_down(&mut self) {
@@ -492,6 +536,7 @@ impl Sim {
     /// state.
     fn check_end(&mut self) -> Result<(), Violation> {
         self.books.check_end(&self.web, &self.engine)?;
+        let mut origins = BTreeSet::new();
         for partition in 0..self.partitions {
             let owner = |node: &&mut Node| node.member.phase(partition) == Some(Phase::Open);
             let Some(node) = self.nodes.iter_mut().find(owner) else {
@@ -502,6 +547,13 @@ impl Sim {
                 let what = format!("partition {partition} is not open in the end");
                 return Err(Violation::new(Checker::Liveness, what));
             };
+            let mut hosts = Vec::new();
+            part.frontier.state(0).hosts_from(HostKey::MIN, self.web.hosts.len(), &mut hosts)?;
+            if let Some((_, twice)) = hosts.into_iter().find(|(_, host)| !origins.insert(host.origin.clone()))
+            {
+                let what = format!("{} is of two partitions", twice.origin);
+                return Err(Violation::new(Checker::Owners, what));
+            }
             if let Some(hole) = self.lied.filter(|hole| hole.partition == partition) {
                 let known = self.engine.snapshots[partition as usize].position().sequence;
                 if hole.shows(partition, known) {

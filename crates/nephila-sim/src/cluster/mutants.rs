@@ -37,6 +37,7 @@ pub const MUTANTS: &[Mutant] = &[
     shell("m6-links-late", Planted::LinksLate, &[Checker::Completeness]),
     shell("m8-report-early", Planted::ReportEarly, &[Checker::Archive]),
     shell("m13-swap-blindly", Planted::SwapBlindly, &[Checker::Owners]),
+    shell("spread-early", Planted::SpreadEarly, &[Checker::Owners, Checker::Repeats, Checker::Politeness]),
     core("m14-replay-twice", Bug::ReplayTwice, &[Checker::Recovery]),
     core("m18-chain-unchecked", Bug::ChainUnchecked, &[Checker::Recovery]),
     shell("m19-put-anew", Planted::PutAnew, &[Checker::Archive]),

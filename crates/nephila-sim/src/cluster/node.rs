@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use nephila_core::cluster::member::{Action as Deed, Member, NodeRecord};
 use nephila_core::cluster::message::Message;
-use nephila_core::cluster::outbox::{self, Outbox};
+use nephila_core::cluster::outbox::{self, Outbox, Pushed};
 use nephila_core::cluster::{Epoch, Incarnation, NodeId, member};
 use nephila_core::entry::Entry;
 use nephila_core::frontier::offers::OfferedUrl;
 use nephila_core::frontier::ticket::TicketId;
 use nephila_core::frontier::{Action, Frontier, Offered};
+use nephila_core::key::{HostKey, Prefixes, Secret};
+use nephila_core::spread::Spread;
 use nephila_core::state::{MemoryState, State};
 use nephila_core::time::{Now, Timestamp};
 
@@ -68,6 +70,8 @@ pub(crate) struct Node {
     pub(crate) cut_until: u64,
     /// When the node has work to do.
     pub(crate) wake: u64,
+    /// The spread domains, as this node has read them.
+    pub(crate) table: Spread,
     /// Pages whose links travel, by the outbox's number.
     pub(crate) pages: BTreeMap<u64, (u32, TicketId)>,
     pub(crate) next_page: u64,
@@ -90,6 +94,11 @@ pub(crate) struct Part {
     pub(crate) reading: bool,
     read_at: u64,
     todo: VecDeque<Todo>,
+    /// Number in the outbox of the links of a message that are sent on, and whether all are in the outbox.
+    sending: Option<(u64, bool)>,
+    /// Number of published decisions about spread domains, and whether a call is under way.
+    pub(crate) published: usize,
+    pub(crate) publishing: bool,
     pub(crate) flights: BTreeMap<TicketId, Flight>,
 }
 
@@ -98,6 +107,8 @@ enum Todo {
     Offer(OfferedUrl),
     Command(Box<Entry>),
     Position(u64),
+    /// Waits until the log has the inbox up to this position.
+    Settle(u64),
 }
 
 /// An open ticket.
@@ -159,6 +170,7 @@ impl Node {
             dead_until: None,
             cut_until: 0,
             wake: sim.t,
+            table: Spread::default(),
             pages: BTreeMap::new(),
             next_page: 0,
             turns: SlotGrants::default(),
@@ -195,6 +207,9 @@ impl Part {
             reading: false,
             read_at: 0,
             todo: VecDeque::new(),
+            sending: None,
+            published: 0,
+            publishing: false,
             flights: BTreeMap::new(),
         }
     }
@@ -229,7 +244,12 @@ impl Sim {
             }
             while let Some(number) = self.nodes[n].outbox.poll_safe() {
                 busy = true;
-                let Some((partition, ticket)) = self.nodes[n].pages.remove(&number) else { continue };
+                let Some((partition, ticket)) = self.nodes[n].pages.remove(&number) else {
+                    for part in self.nodes[n].parts.values_mut() {
+                        part.sending = part.sending.filter(|(sending, _)| *sending != number);
+                    }
+                    continue;
+                };
                 let part = self.nodes[n].parts.get_mut(&partition);
                 let flight = part.and_then(|part| part.flights.get_mut(&ticket));
                 if let Some(Flight { stage: Stage::Fetched { safe, .. }, .. }) = flight {
@@ -316,6 +336,9 @@ impl Sim {
                 self.nodes[n].outbox.forget(number);
             }
         }
+        if let Some((number, _)) = part.sending {
+            self.nodes[n].outbox.forget(number);
+        }
         let t = self.t;
         let books = &mut self.books;
         self.running.retain(|_, running| {
@@ -333,9 +356,28 @@ impl Sim {
         let may = self.nodes[n].member.epoch(now.mono, partition).is_some()
             || self.planted == Planted::NoLeaseCheck;
         let mut busy = self.advance_pages(n, partition)?;
-        let Some(part) = self.nodes[n].parts.get_mut(&partition) else { return Ok(busy) };
+        let late = self.planted == Planted::SentOnLate;
+        let Node { parts, outbox, next_page, .. } = &mut self.nodes[n];
+        let Some(part) = parts.get_mut(&partition) else { return Ok(busy) };
         part.frontier.handle_timeout(now)?;
-        part.take_in();
+        let sent_on = part.take_in(&self.secret, late, |url, number| {
+            let number = number.unwrap_or_else(|| {
+                *next_page += 1;
+                *next_page
+            });
+            match url {
+                Some(url) => {
+                    let to = partition_of(url.key.host, self.partitions);
+                    (outbox.push(now.mono, to, url, number) != Pushed::Full).then_some(number)
+                }
+                None => {
+                    outbox.finish(number);
+                    Some(number)
+                }
+            }
+        })?;
+        self.figures.sent_on += sent_on;
+        busy |= sent_on > 0;
         let mut tickets = Vec::new();
         while may && !part.draining {
             match part.frontier.poll_action(now)? {
@@ -359,6 +401,11 @@ impl Sim {
             part.reading = true;
             part.read_at = now.mono + INBOX_EVERY;
             calls.push(Call::Inbox { partition, part: part_life, from: part.inbox_at });
+        }
+        let decided = part.frontier.spread_of(0);
+        if may && !part.publishing && decided.iter().count() > part.published {
+            part.publishing = true;
+            calls.push(Call::Spread { partition, part: part_life, decided: decided.clone() });
         }
         let done = part.group.is_none() && part.flights.is_empty() && !part.frontier.has_group(0);
         let drained = part.draining && done;
@@ -426,13 +473,18 @@ impl Sim {
         };
         part.reading = false;
         for bytes in messages.into_iter().flatten() {
+            let mut settles = false;
             match Message::decode(&bytes, &secret) {
                 Ok(Message::Offers { offers, .. }) => part.todo.extend(offers.into_iter().map(Todo::Offer)),
-                Ok(Message::Command(entry)) => part.todo.push_back(Todo::Command(entry)),
+                Ok(Message::Command(entry)) => {
+                    settles = matches!(*entry, Entry::Spread(_));
+                    part.todo.push_back(Todo::Command(entry));
+                }
                 Err(error) => return Err(Violation::new(Checker::Error, error.to_string())),
             }
             part.inbox_at += 1;
             part.todo.push_back(Todo::Position(part.inbox_at));
+            part.todo.extend(settles.then_some(Todo::Settle(part.inbox_at)));
         }
         Ok(())
     }
@@ -440,20 +492,71 @@ impl Sim {
 
 impl Part {
     /// Processes messages of the inbox, up to the capacity of the queue. The inbox position goes into the same group.
-    fn take_in(&mut self) {
+    /// URLs that belong elsewhere are sent on, and their message counts as read when they are there. `send` puts a URL
+    /// into the outbox, or ends their list. Returns the number of URLs sent on.
+    fn take_in(
+        &mut self,
+        secret: &Secret,
+        late: bool,
+        mut send: impl FnMut(Option<OfferedUrl>, Option<u64>) -> Option<u64>,
+    ) -> Result<u64, Violation> {
+        let mut sent_on = 0;
         while let Some(todo) = self.todo.pop_front() {
             match todo {
                 Todo::Offer(url) => {
-                    if self.frontier.offer(url.offer()) == Offered::Full {
-                        return self.todo.push_front(Todo::Offer(url));
+                    let (here, elsewhere) = self.frontier.spread_of(0).divide(vec![url.clone()], secret);
+                    for on in elsewhere {
+                        let Some(number) = send(Some(on), self.sending.map(|(number, _)| number)) else {
+                            self.todo.push_front(Todo::Offer(url));
+                            return Ok(sent_on);
+                        };
+                        self.sending = Some((number, false));
+                        sent_on += 1;
+                    }
+                    for url in here {
+                        match self.frontier.offer(url.offer()) {
+                            Offered::Taken | Offered::Recent => {}
+                            Offered::Full => {
+                                self.todo.push_front(Todo::Offer(url));
+                                return Ok(sent_on);
+                            }
+                            Offered::Elsewhere => {
+                                let what = format!("{}{} came to the wrong partition", url.origin, url.text);
+                                return Err(Violation::new(Checker::Owners, what));
+                            }
+                        }
                     }
                 }
                 Todo::Command(entry) => self.frontier.handle_command(0, *entry),
                 Todo::Position(position) => {
+                    if let Some((number, finished)) = self.sending {
+                        if !finished {
+                            send(None, Some(number));
+                            self.sending = Some((number, true));
+                        }
+                        if !late {
+                            self.todo.push_front(Todo::Position(position));
+                            return Ok(sent_on);
+                        }
+                        self.sending = None;
+                    }
                     let name = INBOX.into();
                     self.frontier.handle_command(0, Entry::Inbox { name, position });
                 }
+                Todo::Settle(position) => {
+                    if Part::durable_inbox(self.frontier.state(0)) < position {
+                        self.todo.push_front(Todo::Settle(position));
+                        return Ok(sent_on);
+                    }
+                }
             }
         }
+        Ok(sent_on)
     }
+}
+
+/// The partition of a host.
+pub(crate) fn partition_of(host: HostKey, partitions: u32) -> u32 {
+    let holds = |number: &u32| Prefixes::share(*number, partitions).holds(host.domain);
+    (0..partitions).find(holds).expect("the shares hold everything")
 }

@@ -10,7 +10,7 @@ use nephila_core::robots::policy::RobotsResult;
 use nephila_core::spider::outcome::Outcome;
 
 use super::calls::Call;
-use super::node::{Flight, Node, Stage};
+use super::node::{Flight, Node, Stage, partition_of};
 use super::{Event, Planted, Running, Sim};
 use crate::{Checker, Violation};
 
@@ -107,7 +107,7 @@ impl Sim {
     /// Sends the links of fetched pages to their partitions; reports pages whose links and captures are durable.
     pub(crate) fn advance_pages(&mut self, n: usize, partition: u32) -> Result<bool, Violation> {
         let now = self.nodes[n].now(self.t);
-        let Node { parts, outbox, .. } = &mut self.nodes[n];
+        let Node { parts, outbox, table, .. } = &mut self.nodes[n];
         let Some(part) = parts.get_mut(&partition) else { return Ok(false) };
         let mut busy = false;
         let (early, late) = (self.planted == Planted::ReportEarly, self.planted == Planted::LinksLate);
@@ -118,11 +118,17 @@ impl Sim {
             };
             let before = *pushed;
             while let Some(&link) = links.get(*pushed) {
-                let url = self.web.offered(link, flight.depth);
-                let to = self.web.partition(link);
-                let taken = match to == partition {
-                    true => part.frontier.offer(url.offer()) != Offered::Full,
-                    false => outbox.push(now.mono, to, url, *number) != Pushed::Full,
+                let mut url = self.web.offered(link, flight.depth);
+                table.rekey(&mut url, &self.secret);
+                let to = partition_of(url.key.host, self.partitions);
+                let offered = match to == partition {
+                    true => part.frontier.offer(url.offer()),
+                    false => Offered::Elsewhere,
+                };
+                let taken = match offered {
+                    Offered::Taken | Offered::Recent => true,
+                    Offered::Full => false,
+                    Offered::Elsewhere => outbox.push(now.mono, to, url, *number) != Pushed::Full,
                 };
                 if !taken {
                     break;

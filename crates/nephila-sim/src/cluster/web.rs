@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use nephila_core::frontier::offers::OfferedUrl;
 use nephila_core::job::JobId;
-use nephila_core::key::{Prefixes, Secret, UrlKey};
+use nephila_core::key::{DomainKey, HostKey, Prefixes, Secret, UrlKey};
 use nephila_core::url::CrawlUrl;
 use nephila_core::want::Want;
 
@@ -49,8 +49,8 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// The web of a seed, over this number of partitions.
-    pub(crate) fn new(rng: &mut Rng, secret: &Secret, partitions: u32) -> Web {
+    /// The web of a seed, over this number of partitions, with at most this number of domains.
+    pub(crate) fn new(rng: &mut Rng, secret: &Secret, partitions: u32, domains: u64) -> Web {
         let mut web = Web {
             hosts: Vec::new(),
             pages: Vec::new(),
@@ -63,7 +63,7 @@ impl Web {
         let pages_max = *rng.pick(&[4, 12, 30]);
         let addresses = *rng.pick(&[1, 2, 3, 256]);
         for n in 0..rng.within(2, 9) {
-            let origin = format!("http://h{n}.d{}.test", rng.below(6));
+            let origin = format!("http://h{n}.d{}.test", rng.below(domains));
             if web.by_origin.contains_key(&origin) {
                 continue;
             }
@@ -79,6 +79,9 @@ impl Web {
                 let at = web.pages.len() as u32;
                 web.by_url.insert(full, at);
                 web.by_key.insert(key, at);
+                // The key of its own that the host has once its domain is spread.
+                let own = HostKey { domain: DomainKey::of(url.host_str(), secret), ..key.host };
+                web.by_key.insert(UrlKey { host: own, ..key }, at);
                 let fails = if rng.one_in(8) { rng.within(1, 2) as u32 } else { 0 };
                 web.pages.push(Page { host, key, text, fails, missing: rng.one_in(25) });
             }
@@ -109,6 +112,12 @@ impl Web {
             }
         }
         truth
+    }
+
+    /// The registrable domains.
+    pub(crate) fn domains(&self) -> BTreeSet<String> {
+        let domain = |host: &Host| host.origin.split_once('.').map(|(_, domain)| domain.to_owned());
+        self.hosts.iter().filter_map(domain).collect()
     }
 
     pub(crate) fn partition(&self, page: u32) -> u32 {

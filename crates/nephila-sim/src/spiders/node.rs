@@ -147,6 +147,7 @@ impl Sim {
                 is_typed: false,
                 keep_connection: true,
                 body_bytes_max: None,
+                read_as: None,
                 fields: Vec::new(),
             },
         };

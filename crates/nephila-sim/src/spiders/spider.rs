@@ -99,6 +99,7 @@ fn result_of(url: u64, body: &[u8]) -> (u32, Bytes) {
         redirect: String::new(),
         truncated: None,
         retry_after: None,
+        found: Vec::new(),
         exchange: None,
     };
     let facts = facts.to_bytes();

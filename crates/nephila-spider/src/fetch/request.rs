@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::header::{self, HeaderName, HeaderValue};
 use http_body_util::Empty;
+use nephila_core::handler::ReadAs;
 use nephila_core::spider::Outcome;
 use nephila_core::spider::answer::ExpectedResponse;
 use nephila_core::url::CrawlUrl;
@@ -39,6 +40,9 @@ pub struct Request {
     /// Rest of host and address between two requests. The spider sends one request and needs no rest; another program
     /// that repeats the request waits for this long.
     pub rest: Duration,
+    /// Another program that fetches this reads the page as this, and the decoded body is not needed then
+    /// ([`crate::Fetched::findings`]). The spider itself does not read.
+    pub read_as: Option<ReadAs>,
 }
 
 /// Parts of a fetch to keep in addition to the outcome.
@@ -65,6 +69,7 @@ impl Request {
             connections_max: 0,
             second: false,
             rest: Duration::ZERO,
+            read_as: None,
         }
     }
 

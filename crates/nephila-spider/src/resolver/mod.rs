@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use nephila_core::histogram::{Buckets, Histogram};
 use nephila_core::spider::reach::Reach;
 use nephila_core::spider::{Outcome, Settings};
 use tokio::sync::{Semaphore, watch};
@@ -67,6 +68,8 @@ struct Inner {
     slow: AtomicUsize,
     ttl_min: Duration,
     ttl_max: Duration,
+    /// How long lookups took.
+    took: Histogram,
 }
 
 #[derive(Debug, Default)]
@@ -120,6 +123,7 @@ impl Resolver {
             slow: AtomicUsize::new(0),
             ttl_min: settings.dns_ttl_min,
             ttl_max: settings.dns_ttl_max,
+            took: Histogram::default(),
         })))
     }
 
@@ -144,6 +148,11 @@ impl Resolver {
             Err(_) => Err(Outcome::Cancelled),
         };
         (answer, joined)
+    }
+
+    /// How long lookups took, in milliseconds. Answers from memory and joined lookups are not counted.
+    pub fn took(&self) -> Buckets {
+        self.0.took.get()
     }
 
     /// Drops a cached name whose addresses did not work, so that the next caller starts a new lookup.
@@ -212,7 +221,9 @@ impl Resolver {
         let inner = self.clone();
         // A task of its own: the first caller may be cancelled while others still wait.
         tokio::spawn(async move {
+            let began = Instant::now();
             let found = inner.look_up(&name).await;
+            inner.0.took.add(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX));
             let answer = inner.keep(name, found, failures);
             tell.send_replace(Some(answer));
         });

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Context;
-use http::StatusCode;
+use http::{HeaderMap, Method, StatusCode};
 use nephila_core::handler::{charset, sniff};
 use nephila_core::store::{Media, head};
 use nephila_core::text::{shown, shown_bytes};
@@ -14,6 +14,9 @@ use nephila_store::captures::{Captures, Match, Query};
 use super::{json, markup, on_terminal, out, time};
 use crate::cli::ask::{CdxArgs, MatchKind, ReadArgs, Where};
 use nephila_api::about::{About, Listed};
+use nephila_api::web::ReadOnly;
+use nephila_api::whole_page::whole_page_target;
+use nephila_api::{HttpQuestion, Reply};
 use nephila_cluster::media::MediaStore;
 use nephila_cluster::remote::{Remote, refused};
 use nephila_engine::crawl::decoded::{decoded, head_fields};
@@ -30,7 +33,11 @@ const TEXT_BYTES_MAX: usize = 64 << 20;
 
 /// `nephila read`.
 pub(super) fn read(args: &ReadArgs) -> anyhow::Result<Exit> {
-    if let Some(node) = args.remote.open()? {
+    let node = args.remote.open()?;
+    if args.complete {
+        return whole_page(node.as_ref(), args);
+    }
+    if let Some(node) = node {
         return read_from(&node, args);
     }
     let captures = open(&args.place)?;
@@ -108,14 +115,8 @@ fn read_from(node: &Remote, args: &ReadArgs) -> anyhow::Result<Exit> {
     };
     let runtime = small_runtime()?;
     let reply = block_on(&runtime, node.page(&args.url, part, at.as_deref()))?;
-    match reply.status {
-        StatusCode::OK => {}
-        status @ (StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE) => {
-            eprintln!("nephila: {}", shown(&refused(&reply).to_string()));
-            let later = status == StatusCode::SERVICE_UNAVAILABLE;
-            return Ok(if later { Exit::Unreachable } else { Exit::Failed });
-        }
-        _ => return Err(refused(&reply)),
+    if let Some(exit) = not_there(&reply)? {
+        return Ok(exit);
     }
     let mut out = out();
     if part == "json" {
@@ -133,6 +134,47 @@ fn read_from(node: &Remote, args: &ReadArgs) -> anyhow::Result<Exit> {
     }
     out.flush()?;
     Ok(Exit::Done)
+}
+
+/// `nephila read --complete`: a page with its resources, from a node or from the folder.
+fn whole_page(node: Option<&Remote>, args: &ReadArgs) -> anyhow::Result<Exit> {
+    let at = args.at.as_deref().map(time::digits).transpose()?;
+    let target = whole_page_target(&args.url, at.as_deref());
+    let runtime = small_runtime()?;
+    let reply = match node {
+        Some(node) => block_on(&runtime, node.whole_page(target))?,
+        None => {
+            let archive = ReadOnly::new(open_folder(&args.place)?.dir(), "this folder");
+            let asked = HttpQuestion::new(Method::GET, &target, HeaderMap::new(), false);
+            block_on(&runtime, async { Reply::of(archive.whole_page(&asked).await).await })
+        }
+    };
+    if let Some(exit) = not_there(&reply)? {
+        return Ok(exit);
+    }
+    let count = |name: &str| reply.field(name).and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
+    let (missing, omitted) = (count("nephila-missing"), count("nephila-omitted"));
+    if missing + omitted > 0 {
+        let all = count("nephila-resources") + omitted;
+        eprintln!("nephila: {} of {all} resources are missing; their parts say why", missing + omitted);
+    }
+    let mut out = out();
+    put(&mut out, &reply.body)?;
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+/// The exit status if a node has no capture now.
+fn not_there(reply: &Reply) -> anyhow::Result<Option<Exit>> {
+    match reply.status {
+        StatusCode::OK => Ok(None),
+        status @ (StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE) => {
+            eprintln!("nephila: {}", shown(&refused(reply).to_string()));
+            let later = status == StatusCode::SERVICE_UNAVAILABLE;
+            Ok(Some(if later { Exit::Unreachable } else { Exit::Failed }))
+        }
+        _ => Err(refused(reply)),
+    }
 }
 
 fn put_decoded(out: &mut dyn Write, http: &[u8], body: &[u8]) -> anyhow::Result<()> {
@@ -179,6 +221,10 @@ pub(super) fn cdx(args: &CdxArgs) -> anyhow::Result<Exit> {
 }
 
 fn open(place: &Where) -> anyhow::Result<Captures> {
+    Ok(Captures::new(open_folder(place)?.dir()))
+}
+
+fn open_folder(place: &Where) -> anyhow::Result<Folder> {
     let folder = Folder::find(place.output.as_deref());
     if !folder.archive().is_dir() {
         anyhow::bail!(
@@ -186,7 +232,7 @@ fn open(place: &Where) -> anyhow::Result<Captures> {
             folder.dir().display()
         );
     }
-    Ok(Captures::new(folder.dir()))
+    Ok(folder)
 }
 
 /// The URL in canonical form, if valid; a URL without scheme is looked up by its key.

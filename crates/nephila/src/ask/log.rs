@@ -1,76 +1,20 @@
 //! `nephila log`: the outcome log, filtered, followed, and in the format that scripts for Heritrix read.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
 use std::time::Duration;
 
+use nephila_api::log_view::{Filter, Follow};
 use nephila_core::text::shown;
-use nephila_core::time::Timestamp;
 
 use super::{on_terminal, out, print_json, time};
 use crate::cli::ask::{LogArgs, LogFormat};
 use nephila_engine::clock::Clock;
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::Folder;
-use nephila_engine::log::{Line, Lines, Purpose, files};
+use nephila_engine::log::{Line, Lines, Purpose};
 
 /// Polling interval of a followed log.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(300);
-
-/// Filter for lines.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Filter {
-    host: Option<String>,
-    outcomes: Vec<String>,
-    from: Option<Timestamp>,
-    to: Option<Timestamp>,
-}
-
-impl Filter {
-    /// Lines of this host, as a person writes a host.
-    pub(super) fn of_host(host: Option<&str>) -> Filter {
-        Filter { host: host.map(|host| host.trim_end_matches('/').to_ascii_lowercase()), ..Filter::default() }
-    }
-
-    /// Lines of requests that began between these times.
-    pub(super) fn between(self, from: Option<Timestamp>, to: Option<Timestamp>) -> Filter {
-        Filter { from, to, ..self }
-    }
-
-    /// Whether the host of this origin matches.
-    pub(super) fn takes_origin(&self, origin: &str) -> bool {
-        self.host.as_deref().is_none_or(|host| is_host(origin, host))
-    }
-
-    /// Whether the line matches.
-    pub(super) fn takes(&self, line: &Line) -> bool {
-        self.from.is_none_or(|from| line.began() >= from)
-            && self.to.is_none_or(|to| line.began() <= to)
-            && self.takes_origin(&line.origin)
-            && (self.outcomes.is_empty() || self.outcomes.iter().any(|wanted| is_outcome(line, wanted)))
-    }
-}
-
-/// Whether `host` names this origin: by the whole origin, its authority, or its host name.
-fn is_host(origin: &str, host: &str) -> bool {
-    let authority = origin.split_once("://").map_or(origin, |(_, authority)| authority);
-    if origin == host || authority == host {
-        return true;
-    }
-    // An address of IPv6 has colons of its own.
-    let name = match authority.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => authority,
-    };
-    name == host || name.trim_matches(['[', ']']) == host
-}
-
-fn is_outcome(line: &Line, wanted: &str) -> bool {
-    line.outcome == wanted
-        || line.class == wanted
-        || line.status.is_some_and(|status| wanted.parse() == Ok(status))
-}
 
 /// `nephila log`.
 pub(super) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
@@ -79,11 +23,9 @@ pub(super) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
         folder.expect_crawl_or_node()?;
     }
     let now = Clock::new().now().wall;
-    let filter = Filter {
-        outcomes: args.outcome.clone(),
-        from: args.since.as_deref().map(|text| time::since(text, now)).transpose()?,
-        ..Filter::of_host(args.host.as_deref())
-    };
+    let from = args.since.as_deref().map(|text| time::since(text, now)).transpose()?;
+    let filter =
+        Filter::of_host(args.host.as_deref()).with_outcomes(args.outcome.clone()).between(from, None);
     let format = match args.format {
         Some(format) => format,
         None if args.place.json || !on_terminal() => LogFormat::Jsonl,
@@ -101,7 +43,7 @@ pub(super) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
     if args.follow {
         let mut follow = Follow::new(folder.logs());
         loop {
-            while let Some(line) = follow.next()? {
+            while let Some(line) = follow.next_line()? {
                 print(&line, &mut out)?;
             }
             out.flush()?;
@@ -215,60 +157,6 @@ fn code(line: &Line) -> i32 {
     }
 }
 
-/// Reads a growing log, file after file. A line counts once it ends with a newline.
-struct Follow {
-    folder: PathBuf,
-    open: Option<(PathBuf, BufReader<File>)>,
-    buffer: Vec<u8>,
-}
-
-impl Follow {
-    fn new(folder: PathBuf) -> Follow {
-        Follow { folder, open: None, buffer: Vec::new() }
-    }
-
-    /// The next line; none if there is none yet.
-    fn next(&mut self) -> io::Result<Option<Line>> {
-        loop {
-            let Some((path, open)) = &mut self.open else {
-                let Some(first) = files(&self.folder)?.into_iter().next() else { return Ok(None) };
-                self.go_to(&first)?;
-                continue;
-            };
-            open.read_until(b'\n', &mut self.buffer)?;
-            if self.buffer.ends_with(b"\n") {
-                let line = serde_json::from_slice(&self.buffer).ok();
-                self.buffer.clear();
-                match line {
-                    Some(line) => return Ok(Some(line)),
-                    None => continue,
-                }
-            }
-            let path = path.clone();
-            let Some(next) = files(&self.folder)?.into_iter().find(|file| *file > path) else {
-                return Ok(None);
-            };
-            // The next file was started after the last line of this one; lines written in the meantime are read first.
-            let (_, open) = self.open.as_mut().expect("it is open");
-            if open.read_until(b'\n', &mut self.buffer)? == 0 {
-                self.buffer.clear();
-                self.go_to(&next)?;
-            } else if self.buffer.ends_with(b"\n") {
-                let line = serde_json::from_slice(&self.buffer).ok();
-                self.buffer.clear();
-                if line.is_some() {
-                    return Ok(line);
-                }
-            }
-        }
-    }
-
-    fn go_to(&mut self, path: &Path) -> io::Result<()> {
-        self.open = Some((path.into(), BufReader::with_capacity(64 * 1024, File::open(path)?)));
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,48 +219,5 @@ mod tests {
         for outcome in nephila_core::spider::outcome::Outcome::ALL {
             assert!(code(&line(outcome.name(), None)) < 0, "{outcome}");
         }
-    }
-
-    #[test]
-    fn a_filter_knows_hosts_outcomes_and_times() {
-        let line = line("not-found", Some(404));
-        for host in ["a.test", "a.test:8080", "http://a.test:8080", "http://a.test:8080/", "A.test"] {
-            assert!(Filter::of_host(Some(host)).takes(&line), "{host}");
-        }
-        for host in ["test", "b.test", "a.test:80", "https://a.test:8080"] {
-            assert!(!Filter::of_host(Some(host)).takes(&line), "{host}");
-        }
-        assert!(is_host("http://[::1]:80", "::1") && is_host("http://[::1]", "[::1]"));
-        for (wanted, takes) in
-            [("not-found", true), ("ok", true), ("404", true), ("200", false), ("gone", false)]
-        {
-            let filter = Filter { outcomes: vec![wanted.into()], ..Filter::default() };
-            assert_eq!(filter.takes(&line), takes, "{wanted}");
-        }
-        let at = |ms| Some(Timestamp(ms));
-        assert!(Filter::default().between(at(line.at), at(line.at)).takes(&line));
-        assert!(!Filter::default().between(at(line.at + 1), None).takes(&line));
-        assert!(!Filter::default().between(None, at(line.at - 1)).takes(&line));
-    }
-
-    #[test]
-    fn a_log_that_is_written_is_followed_over_its_files() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut follow = Follow::new(dir.path().into());
-        assert_eq!(follow.next().unwrap(), None, "there is no file yet");
-        let (one, two) =
-            (dir.path().join("outcomes-00000001.jsonl"), dir.path().join("outcomes-00000002.jsonl"));
-        let json = line("ok", Some(200)).json();
-        std::fs::write(&one, &json[..50]).unwrap();
-        assert_eq!(follow.next().unwrap(), None, "half a line is none");
-        let mut file = File::options().append(true).open(&one).unwrap();
-        file.write_all(&json[50..]).unwrap();
-        assert_eq!(follow.next().unwrap().unwrap().outcome, "ok");
-        assert_eq!(follow.next().unwrap(), None);
-        file.write_all(&line("gone", Some(410)).json()).unwrap();
-        std::fs::write(&two, line("reset", None).json()).unwrap();
-        assert_eq!(follow.next().unwrap().unwrap().outcome, "gone");
-        assert_eq!(follow.next().unwrap().unwrap().outcome, "reset");
-        assert_eq!(follow.next().unwrap(), None);
     }
 }

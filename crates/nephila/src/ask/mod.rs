@@ -34,6 +34,7 @@ mod socket;
 mod sql;
 mod summary;
 mod time;
+mod top;
 
 /// Runs `nephila export`.
 pub(crate) fn export(command: &crate::cli::export::ExportCommand) -> anyhow::Result<Exit> {
@@ -43,6 +44,11 @@ pub(crate) fn export(command: &crate::cli::export::ExportCommand) -> anyhow::Res
 /// Runs `nephila sql`.
 pub(crate) fn sql(args: &crate::cli::SqlArgs) -> anyhow::Result<Exit> {
     ended(sql::run(args))
+}
+
+/// Runs `nephila top`.
+pub(crate) fn top(args: &crate::cli::top::TopArgs) -> anyhow::Result<Exit> {
+    ended(top::run(args))
 }
 
 /// Runs `nephila feed`.

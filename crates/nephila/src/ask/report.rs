@@ -11,12 +11,12 @@ use nephila_core::text::shown;
 use nephila_core::url::CrawlUrl;
 use nephila_store::captures::Captures;
 
-use super::log::Filter;
 use super::summary::Summary;
 use super::{out, print_json, time};
 use crate::cli::ask::{ReportArgs, StatsArgs, TableFormat, What};
 use crate::table::{Column, Table};
 use nephila_api::StatsView;
+use nephila_api::log_view::Filter;
 use nephila_cluster::views::NodeSaid;
 use nephila_engine::clock::Clock;
 use nephila_engine::exit::Exit;

@@ -10,8 +10,8 @@ use nephila_core::text::shown;
 use nephila_core::time::Timestamp;
 use serde::Serialize;
 
-use super::log::Filter;
 use super::time;
+use nephila_api::log_view::Filter;
 use nephila_engine::log::{Counted, Lines, Purpose};
 
 /// Maximum number of distinct hosts.

@@ -18,7 +18,7 @@ pub enum Ask {
     /// code: 0 printed, 1 there is no capture, 2 trouble, 8 the URL waits to be fetched, or its state is unknown at
     /// present.
     #[command(
-        after_help = "Examples:\n  nephila read https://docs.example.org/ -o docs\n  nephila read https://docs.example.org/ --at 2026-11-12 --headers -o docs"
+        after_help = "Examples:\n  nephila read https://docs.example.org/ -o docs\n  nephila read https://docs.example.org/ --at 2026-11-12 --headers -o docs\n  nephila read https://docs.example.org/ --complete -o docs > page.mht"
     )]
     Read(ReadArgs),
     /// List the captures of a URL, or of all matching URLs, as CDXJ lines.
@@ -223,6 +223,9 @@ pub struct ReadArgs {
     /// Print the WARC record
     #[arg(long, group = "part")]
     pub warc: bool,
+    /// Print the page with its images, scripts, style sheets and frames as one file (MHTML), which browsers open
+    #[arg(long, group = "part")]
+    pub complete: bool,
     /// Print the body as stored, with its content encoding
     #[arg(long, group = "part")]
     pub raw: bool,

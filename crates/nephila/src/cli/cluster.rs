@@ -127,6 +127,10 @@ pub struct JobCreateArgs {
     /// Revisits.
     #[command(flatten)]
     pub again: AgainArgs,
+    /// Registrable domain whose hosts are divided over all nodes, each host by its name, instead of all being on one node;
+    /// hosts that are known already stay where they are; repeatable. Cannot be undone
+    #[arg(long, value_name = "DOMAIN", help_heading = "Cluster")]
+    pub spread: Vec<String>,
     /// Node of a cluster.
     #[command(flatten)]
     pub remote: Remote,
@@ -240,6 +244,10 @@ pub struct JobSetArgs {
     /// Revisits.
     #[command(flatten)]
     pub again: AgainArgs,
+    /// Registrable domain whose hosts are divided over all nodes, each host by its name, instead of all being on one node;
+    /// hosts that are known already stay where they are; repeatable. Cannot be undone
+    #[arg(long, value_name = "DOMAIN", help_heading = "Cluster")]
+    pub spread: Vec<String>,
 }
 
 /// A job, by name.
@@ -453,6 +461,11 @@ pub enum ClusterCommand {
     /// List the pinned domains with their nodes.
     #[command(after_help = "Examples:\n  nephila cluster pins\n  nephila cluster pins --json")]
     Pins(LookArgs),
+    /// List the spread domains: their hosts are divided over all nodes.
+    ///
+    /// `nephila job create --spread DOMAIN` and `nephila job set --spread DOMAIN` spread a domain.
+    #[command(after_help = "Examples:\n  nephila cluster spread\n  nephila cluster spread --json")]
+    Spread(LookArgs),
     /// Create the keys of a cluster: authentication and permissions at its NATS servers.
     ///
     /// The folder gets `ca.pem`, a certificate for each server and each node, an nkey for each node, for the operator

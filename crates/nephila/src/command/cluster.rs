@@ -3,11 +3,13 @@
 //!
 //! Invariants: both ways have the same effect, by the same code; text of third parties is sanitized before printing.
 
+mod change;
 mod map;
 mod pins;
 mod seeding;
 mod sites;
 mod spiders;
+mod spread;
 mod wait;
 
 use std::io::Write as _;
@@ -18,17 +20,13 @@ use nephila_core::job::{Limits, Schedule, State};
 use nephila_core::text::shown;
 
 use super::inputs::{self, Piece};
-use crate::cli::cluster::{
-    AddArgs, ClusterCommand, JobCommand, JobNameArgs, JobSetArgs, KeysArgs, LimitArgs, LookArgs,
-};
+use crate::cli::cluster::{AddArgs, ClusterCommand, JobCommand, KeysArgs, LookArgs};
 use crate::cli::{Common, Remote as RemoteArgs};
 use nephila_api::views::Added;
 use nephila_cluster::admin::{self, Adding, Error};
 use nephila_cluster::jobs::JobRecord;
 use nephila_cluster::remote::Remote;
-use nephila_cluster::views::{
-    ClusterView, JobChange, JobSaid, JobView, LimitsChange, NodeSaid, PartitionView, ScopeChange,
-};
+use nephila_cluster::views::{ClusterView, JobChange, JobSaid, JobView, NodeSaid, PartitionView};
 use nephila_cluster::{Cluster, alarm, away, heal, keys};
 use nephila_engine::clock::Clock;
 use nephila_engine::exit::Exit;
@@ -57,10 +55,10 @@ pub(crate) fn job(command: JobCommand) -> anyhow::Result<Exit> {
             let patience = timeout.unwrap_or(Duration::MAX);
             with_existing(&job.common, &job.remote, async |who| wait::wait(&who, &job.name, patience).await)
         }
-        JobCommand::Set(args) => set(&args),
-        JobCommand::Pause(args) => set_state(&args, State::Paused),
-        JobCommand::Resume(args) => set_state(&args, State::Running),
-        JobCommand::Stop(args) => set_state(&args, State::Stopped),
+        JobCommand::Set(args) => change::set(&args),
+        JobCommand::Pause(args) => change::set_state(&args, State::Paused),
+        JobCommand::Resume(args) => change::set_state(&args, State::Running),
+        JobCommand::Stop(args) => change::set_state(&args, State::Stopped),
     }
 }
 
@@ -90,6 +88,9 @@ pub(crate) fn cluster(command: ClusterCommand) -> anyhow::Result<Exit> {
         }
         ClusterCommand::Pins(LookArgs { json, remote, common }) => {
             with_existing(&common, &remote, async |who| pins::list(&who, json).await)
+        }
+        ClusterCommand::Spread(LookArgs { json, remote, common }) => {
+            with_existing(&common, &remote, async |who| spread::list(&who, json).await)
         }
         ClusterCommand::Map { format, remote, common } => map::run(format, &remote, &common),
         ClusterCommand::Keys(args) => make_keys(args),
@@ -290,49 +291,6 @@ fn said(error: Error) -> anyhow::Error {
         }
         error => usage(error.into()),
     }
-}
-
-fn set(args: &JobSetArgs) -> anyhow::Result<Exit> {
-    let LimitArgs { priority, limit, size_limit, time_limit, limit_per_host, limit_per_domain } = args.limits;
-    let change = JobChange {
-        state: None,
-        priority,
-        schedule: args.again.schedule(),
-        scope: ScopeChange {
-            kind: args.scope.map(Into::into),
-            include_add: args.include.clone(),
-            exclude_add: args.exclude.clone(),
-            include_remove: args.drop_include.clone(),
-            exclude_remove: args.drop_exclude.clone(),
-            extra_hops: args.extra_hops,
-            depth_max: args.depth,
-            ..ScopeChange::default()
-        },
-        limits: LimitsChange {
-            pages_per_host_max: limit_per_host,
-            pages_per_domain_max: limit_per_domain,
-            pages_max: limit,
-            bytes_max: size_limit,
-            time_max: time_limit,
-        },
-    };
-    if change == JobChange::default() {
-        return Err(usage(anyhow::anyhow!("nothing was said that changes: see `nephila job set --help`")));
-    }
-    let JobNameArgs { name, remote, common } = &args.job;
-    with(common, remote, async |who| {
-        who.change(name, &change).await?;
-        say(&format!("job {name}: changed; every partition learns of it through its inbox"));
-        Ok(Exit::Done)
-    })
-}
-
-fn set_state(args: &JobNameArgs, state: State) -> anyhow::Result<Exit> {
-    with(&args.common, &args.remote, async |who| {
-        who.change(&args.name, &JobChange::state(state)).await?;
-        say(&format!("job {}: {}", args.name, state.name()));
-        Ok(Exit::Done)
-    })
 }
 
 fn list(jobs: &[JobView], json: bool) -> anyhow::Result<Exit> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context;
+use nephila_core::job::State;
 use nephila_store::archive::damage::give_up;
 use nephila_store::disk::RealDisk;
 
@@ -65,16 +66,16 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
     // No other process may use the folder during the repair.
     let _mending = args.mend.then(|| folder.lock()).transpose()?;
     folder.check_papers(args.mend)?;
-    let resolved::ResolvedCrawl { mut settings, mut plan, fields, typed } = resolved::crawl(&args, &folder)?;
+    let resolved::ResolvedCrawl { settings, mut plan, fields, typed } = resolved::crawl(&args, &folder)?;
+    if serves.is_none() {
+        // Who types the command wants it to run, whatever was said over the API before.
+        plan.job.state = State::Running;
+    }
     let _lock = if args.mend { None } else { Some(folder.lock()?) };
     nephila_engine::private::tighten(folder.dir());
     let doors = folder.open_doors(&typed)?;
     folder.set_plan(&plan)?;
     folder.set_settings(&settings)?;
-    if serves.is_some() {
-        // Only for this process: the next crawl of the folder may end.
-        settings.crawl.retry_wait_max = work::FOREVER;
-    }
     raise_handle_limit(u32::try_from(settings.crawl.concurrency).unwrap_or(u32::MAX));
     let runtime = runtime(settings.crawl.threads)?;
     let exit = block_on(&runtime, async {
@@ -109,6 +110,8 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
             .with_media(nephila_cluster::media::reader(&shared.settings)?)
             .with_crawl(&shared);
         let questions = Arc::new(questions);
+        let begun = questions.clone();
+        let _sampling = questions.sample();
         let _server = Server::start(&shared.folder, questions.clone());
         // Before the first answer: whoever reads it may send a signal at once.
         let mut signals = Signals::new()?;
@@ -121,7 +124,9 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         let prepare = async {
             begin(&shared).await?;
             reread::run(&shared, args.quiet).await?;
-            fetch_lost(&shared).await
+            fetch_lost(&shared).await?;
+            begun.set_begun();
+            anyhow::Ok(())
         };
         // What a signal interrupts here, the next run does again.
         let stopped = tokio::select! {

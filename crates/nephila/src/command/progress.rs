@@ -5,14 +5,13 @@ use std::io::{IsTerminal, Write};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use nephila_core::frontier::outlook::{Held, Outlook};
+use nephila_core::frontier::outlook::Outlook;
 use nephila_core::job::Limits;
-use nephila_core::text::shown;
-use nephila_core::time::Timestamp;
 use serde::Serialize;
 
 use crate::cli::crawl;
 use nephila_engine::crawl::ending::End;
+use nephila_engine::crawl::held::{Facts, limited_by};
 use nephila_engine::crawl::shared::Shared;
 use nephila_engine::crawl::work;
 use nephila_engine::human::{count, size};
@@ -101,7 +100,7 @@ impl work::Progress for Progress {
             bytes: shared.counts.bytes.load(Ordering::Relaxed),
             pages_per_second: (rate * 10.0).round() / 10.0,
             open: stats.gauges.tickets_open,
-            waits_for: waits_for(shared, outlook, stats),
+            waits_for: limited_by(&Facts::of(shared, outlook, stats)).detail,
         };
         match self.how {
             How::Json => {
@@ -170,54 +169,6 @@ impl Look {
         }
         line
     }
-}
-
-/// The current reason for a wait.
-fn waits_for(shared: &Shared, outlook: &Outlook, stats: &Stats) -> String {
-    if shared.counts.disk_full.load(Ordering::Relaxed) || stats.disk_full {
-        return format!("disk full: free some space in {}", shared.folder.dir().display());
-    }
-    if shared.counts.disk_low.load(Ordering::Relaxed) {
-        let min = size(shared.settings.crawl.disk_free_min);
-        return format!("disk nearly full: it waits until {min} are free (crawl.disk_free_min)");
-    }
-    let away = shared.counts.objects_away.load(Ordering::Relaxed);
-    if away > 0 {
-        return format!("{} pages wait for the object store (media.to)", count(away as u64));
-    }
-    let waits = &outlook.waits;
-    let others = waits.fetching + waits.ready + waits.resting + waits.slot + waits.robots + waits.resolving;
-    if let (0, Some(text)) = (others, waiting(shared, &outlook.held)) {
-        return text;
-    }
-    let hosts = |n: usize| if n == 1 { "1 host".to_owned() } else { format!("{} hosts", count(n as u64)) };
-    let reasons = [
-        (waits.ready, "connections"),
-        (waits.resting, "politeness"),
-        (waits.slot, "politeness to a shared address"),
-        (waits.robots, "robots.txt"),
-        (waits.resolving, "DNS"),
-        (waits.backing_off, "a host's back-off"),
-    ];
-    match reasons.iter().max_by_key(|(n, _)| *n) {
-        Some((n, why)) if *n > 0 => format!("held by {why}: {}", hosts(*n)),
-        _ if waits.fetching > 0 => format!("waiting for answers: {}", hosts(waits.fetching)),
-        _ => "nothing to wait for".into(),
-    }
-}
-
-/// The host for which a crawl waits, until when, and why.
-pub(crate) fn waiting(shared: &Shared, held: &Held) -> Option<String> {
-    let (until, origin) = held.first.as_ref()?;
-    let mut text = format!("waiting for {} until {}", shown(origin), Timestamp::from(*until).warc_date());
-    if let Some(cause) = shared.troubles.of(origin) {
-        text += &format!(" ({cause})");
-    }
-    let hosts = match held.hosts {
-        0 | 1 => String::new(),
-        n => format!(" of {} hosts", count(n)),
-    };
-    Some(format!("{text}: {} URLs{hosts} were never tried", count(held.urls)))
 }
 
 /// Rounds a time: seconds matter for minutes, not for days.

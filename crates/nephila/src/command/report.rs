@@ -9,8 +9,8 @@ use nephila_core::spider::Outcome;
 use nephila_core::text::shown;
 use nephila_core::time::Timestamp;
 
-use super::progress::waiting as waiting_for;
 use nephila_engine::crawl::ending::{End, Left};
+use nephila_engine::crawl::held::waiting as waiting_for;
 use nephila_engine::crawl::shared::Shared;
 use nephila_engine::crawl::work::name;
 use nephila_engine::human::{count, size};

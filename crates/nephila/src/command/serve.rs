@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use super::crawl;
 use crate::cli::cluster::ServeArgs;
 use nephila_api::Guard;
+use nephila_api::monitor::Monitor;
 use nephila_api::web::{Browse, ReadOnly, Replay};
 use nephila_cluster::api::{Bound, CONNECTIONS_MAX, bind};
 use nephila_engine::exit::Exit;
@@ -58,7 +59,10 @@ fn read_only(folder: &Folder, settings: &Settings, args: &ServeArgs) -> anyhow::
         let cache_bytes = settings.api.cache_bytes();
         let media = nephila_cluster::media::reader(settings)?;
         let read = || ReadOnly::new(folder.dir(), &name).with_cache(cache_bytes).with_media(media.clone());
-        let mut answers = read();
+        // The settings of the crawl made the promises that its log is judged by.
+        let before = settings_of_crawl(folder, settings);
+        let mut answers =
+            read().with_monitor(Monitor::new(folder.clone(), before, &title(folder), "archive"));
         let mut replaying = JoinSet::new();
         if let Some(files) = &args.replay {
             let around = listener.local_addr()?;
@@ -87,6 +91,19 @@ fn read_only(folder: &Folder, settings: &Settings, args: &ServeArgs) -> anyhow::
     });
     runtime.shutdown_background();
     exit
+}
+
+/// The settings of the last run of the crawl in a folder; those of this process, if the folder has none.
+fn settings_of_crawl(folder: &Folder, settings: &Settings) -> Settings {
+    let kept = folder.settings();
+    let kept = kept.is_file().then(|| nephila_engine::settings::load(None, &[], Some(&*kept)));
+    kept.and_then(Result::ok).unwrap_or_else(|| settings.clone())
+}
+
+/// The name of a folder, for people.
+fn title(folder: &Folder) -> String {
+    let dir = folder.dir().canonicalize().unwrap_or_else(|_| folder.dir().to_owned());
+    dir.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Binds the address for captured pages. A browser sends no token there, so it is one of this machine.

@@ -283,6 +283,7 @@ impl Runner {
             connections_max: 0,
             second: false,
             rest: Duration::ZERO,
+            read_as: None,
         };
         let fetched = self.fetch_politely(&request, crawl_delay).await?;
         self.remember_cookies(url, &fetched);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::site::{PAGES, PATIENCE, PROGRAM, Site};
 
 /// Ends its process with the test.
-struct Served {
+pub(crate) struct Served {
     child: Child,
     address: String,
 }
@@ -30,30 +30,36 @@ fn command(dir: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn run(dir: &Path, args: &[&str]) -> Output {
+pub(crate) fn run(dir: &Path, args: &[&str]) -> Output {
     command(dir, args).output().expect("it runs")
 }
 
-fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 impl Served {
     /// Serves the folder, on a port of its own, and reads the address from the output.
-    fn start(dir: &Path) -> Served {
+    pub(crate) fn start(dir: &Path) -> Served {
         // Another test may have the usual port.
         Served::spawn(dir, &["serve", "-o", "data", "--set", "api.listen=127.0.0.1:0"])
     }
 
     /// Starts a command that answers, and reads the address from the output.
-    fn spawn(dir: &Path, args: &[&str]) -> Served {
+    pub(crate) fn spawn(dir: &Path, args: &[&str]) -> Served {
+        Served::spawn_with(dir, args, "is answered for at http://")
+    }
+
+    /// The same for a command that says its address after other words.
+    pub(crate) fn spawn_with(dir: &Path, args: &[&str], words: &'static str) -> Served {
         let mut command = command(dir, args);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
         let said = BufReader::new(child.stderr.take().expect("it is piped"));
         let (tell, told) = mpsc::channel();
         std::thread::spawn(move || {
             for line in said.lines().map_while(Result::ok) {
-                if let Some((_, address)) = line.split_once("is answered for at http://") {
+                if let Some((_, address)) = line.split_once(words) {
+                    let address = address.split('/').next().unwrap_or_default();
                     tell.send(address.to_owned()).ok();
                 }
             }
@@ -62,8 +68,19 @@ impl Served {
         Served { child, address }
     }
 
+    /// Where it answers.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// The status of an answer, and its body.
-    fn ask(&self, method: &str, target: &str, body: &str) -> (u16, String) {
+    pub(crate) fn ask(&self, method: &str, target: &str, body: &str) -> (u16, String) {
+        let (head, body) = self.reply(method, target, body);
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
+    }
+
+    /// The head of an answer, and its body.
+    pub(crate) fn reply(&self, method: &str, target: &str, body: &str) -> (String, String) {
         let mut stream = TcpStream::connect(&*self.address).expect("it answers");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let head = format!(
@@ -75,10 +92,10 @@ impl Served {
         stream.read_to_end(&mut answer).unwrap();
         let answer = String::from_utf8_lossy(&answer).into_owned();
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+        (head.to_owned(), body.to_owned())
     }
 
-    fn wait(&self, what: &str, is_so: impl Fn(&Served) -> bool) {
+    pub(crate) fn wait(&self, what: &str, is_so: impl Fn(&Served) -> bool) {
         let began = Instant::now();
         while !is_so(self) {
             assert!(began.elapsed() < PATIENCE, "{what}");
@@ -86,7 +103,7 @@ impl Served {
         }
     }
 
-    fn end(&mut self) -> Option<i32> {
+    pub(crate) fn end(&mut self) -> Option<i32> {
         let id = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
         self.child.wait().unwrap().code()

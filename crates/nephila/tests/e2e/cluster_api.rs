@@ -7,14 +7,20 @@ mod completion;
 mod events;
 // Addresses inside, which must never be fetched.
 mod inside;
+// What a cluster says about the whole crawl.
+mod overview;
 // Pins of domains to nodes.
 mod pins;
 // Where new domains go.
 mod placement;
+// Pages with their resources, and reads that wait for the crawl.
+mod reading;
 // Redirects from one node to another.
 mod redirects;
 // Seeds that are many.
 mod seeds;
+// One domain on many nodes.
+mod spread;
 // Captures in the object store.
 mod stored;
 // Stops of hosts, domains and addresses.

@@ -296,14 +296,15 @@ fn pro_02_a_crawl_that_would_lose_pages_does_not_begin_and_says_what_to_do() {
         ("journal-flipped", |dir| flip(&largest(dir, "/log/0"), Where::Middle), "is damaged at byte"),
         ("journal-head-flipped", |dir| flip(&largest(dir, "/log/0"), Where::Head), "is damaged at byte 0"),
         ("journal-tail-flipped", |dir| flip(&largest(dir, "/log/0"), Where::Tail), ".journal"),
-        ("journal-cut", |dir| cut(&largest(dir, "/log/0"), 300), ".journal"),
+        // A cut may fall between two frames: then the end is missing, and nothing is damaged.
+        ("journal-cut", |dir| cut(&largest(dir, "/log/0"), 300), "put it back from a copy"),
         (
             "journal-half",
             |dir| {
                 let path = largest(dir, "/log/0");
                 cut(&path, fs::metadata(&path).unwrap().len() / 2);
             },
-            ".journal",
+            "put it back from a copy",
         ),
         ("journal-zeros", |dir| zeros(&largest(dir, "/log/0")), "is damaged at byte"),
         ("journal-empty", |dir| cut(&largest(dir, "/log/0"), u64::MAX), ".journal"),

@@ -19,6 +19,7 @@ mod archived;
 // Fields of a request beside its URL: cookies, validators, secrets.
 mod cookies;
 // The crawler's identity, and signatures that a site can verify.
+mod http_api;
 mod identity;
 // Which addresses are opened by which input, file permissions, and the destinations of secrets.
 mod doors;
@@ -60,5 +61,9 @@ mod reflog;
 mod media;
 // A crawl on one machine that runs all the time and answers over HTTP.
 mod alone;
+// What a served crawl says about itself.
+mod overview;
+// Whole pages, and reads that wait for the crawl.
+mod reading;
 // A cluster, asked over HTTP.
 mod cluster_api;

@@ -20,6 +20,8 @@ enum Fault {
     AddInSilence,
     /// Events between the two records are ignored.
     NoEvents,
+    /// A link that the home of its domain sends on is no event.
+    SentOnInSilence,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -62,6 +64,8 @@ struct Model {
     adders: u64,
     budget: u64,
     moves: u64,
+    /// Links that each node has sent on.
+    sent_on: [u64; 3],
 }
 
 impl Model {
@@ -71,8 +75,19 @@ impl Model {
         let (said, round) = Default::default();
         let state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let (pages, looking) = Default::default();
-        let mut model =
-            Model { state, fault, partitions, pages, said, round, looking, adders: 0, budget: 25, moves: 2 };
+        let mut model = Model {
+            state,
+            fault,
+            partitions,
+            pages,
+            said,
+            round,
+            looking,
+            adders: 0,
+            budget: 25,
+            moves: 2,
+            sent_on: [0; 3],
+        };
         model.store(0, true);
         model
     }
@@ -108,13 +123,15 @@ impl Model {
         let (left, events) = own().fold((0, 0), |(left, events), (_, partition)| {
             (left + partition.open, events + partition.events)
         });
-        let events = if self.fault == Fault::NoEvents { 0 } else { events };
+        let sent_on = if self.fault == Fault::SentOnInSilence { 0 } else { self.sent_on[node] };
+        let events = if self.fault == Fault::NoEvents { 0 } else { events + sent_on };
         let work = Work { left, events, ..Work::default() };
         NodeWork {
             partitions: own().map(|(number, partition)| (number, partition.epoch)).collect(),
             jobs: [(JOB.0, work)].into(),
             cut: false,
             rounds,
+            ready: None,
         }
     }
 
@@ -133,10 +150,16 @@ impl Model {
             // A message is read.
             0 | 1 => {
                 let at = self.below(PARTITIONS as usize);
+                // The first partition is the home of a spread domain, and sends some links on.
+                let (is_sent_on, to) = (self.below(2) == 0, 1 + self.below(PARTITIONS as usize - 1));
                 let partition = &mut self.partitions[at];
                 if let Some((position, of_job)) = partition.inbox.pop_front() {
                     partition.read = position;
-                    if of_job {
+                    let owner = partition.owner;
+                    if of_job && at == 0 && is_sent_on {
+                        self.sent_on[owner] += 1;
+                        self.store(to, true);
+                    } else if of_job {
                         partition.open += 1;
                         partition.events += 1;
                     }
@@ -285,7 +308,9 @@ fn row_05_a_job_is_complete_when_nothing_is_left_and_not_before() {
 
 #[test]
 fn row_05_each_part_of_the_rule_is_needed() {
-    for fault in [Fault::NoSecondWord, Fault::NoTails, Fault::AddInSilence, Fault::NoEvents] {
+    for fault in
+        [Fault::NoSecondWord, Fault::NoTails, Fault::AddInSilence, Fault::NoEvents, Fault::SentOnInSilence]
+    {
         let (early, _) = run(1_000, fault);
         assert!(early > 0, "without it nothing goes wrong: {fault:?}");
     }

@@ -93,7 +93,7 @@ impl<S: State> Frontier<S> {
     /// Requests a fetched page once more with the same properties, because the stored copy is lost. Returns the number
     /// of its partition; `None` if the page is not known.
     pub fn fetch_again(&mut self, url: &CrawlUrl) -> Result<Option<usize>, StateError> {
-        let mut key = UrlKey::of(url, self.secret());
+        let mut key = self.key(url);
         key.host = self.host_key(url).unwrap_or(key.host);
         let Some(number) = self.partition_of(&key.host) else { return Ok(None) };
         let partition = &mut self.partitions[number];

@@ -228,3 +228,20 @@ fn a_host_reads_on_while_its_pages_are_being_stored() {
     lab.run(120_000);
     assert_eq!(lab.host("http://a.test/").ended, 8);
 }
+
+#[test]
+fn the_wait_of_a_ready_host_counts_only_if_there_is_no_place_for_its_request() {
+    let waits = |tickets_open_max| {
+        let mut config = small(10, 5);
+        config.frontier.tickets_open_max = tickets_open_max;
+        let mut lab = Lab::new(config);
+        lab.took = 5_000;
+        offer_many(&mut lab, 3, 1);
+        lab.run(120_000);
+        let waits = lab.frontier.stats().ready_wait;
+        assert_eq!(waits.counts.iter().sum::<u64>(), 6, "a page and a robots.txt of each host");
+        waits.sum_ms
+    };
+    assert!(waits(10) < 100, "each host has its request when it has rested: {} ms", waits(10));
+    assert!(waits(1) >= 10_000, "the second waits for the first, the third for both: {} ms", waits(1));
+}

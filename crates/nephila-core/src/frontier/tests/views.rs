@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::lab::{Lab, config, failed, key, url};
 use crate::entry::{Entry, HostChange};
 use crate::frontier::explain::{AHEAD_MAX, Hold, RobotsView, Standing};
+use crate::frontier::rows::HostState;
 use crate::frontier::slot::SlotKey;
 use crate::frontier::ticket::Report;
 use crate::robots::Group;
@@ -51,6 +52,43 @@ fn a_host_that_is_stopped_or_rests_says_so() {
     lab.run(1_000);
     let view = lab.frontier.host_view(&host, lab.now).unwrap().unwrap();
     assert_eq!((view.ready_in, &*view.record.unwrap().stopped), (None, "asked to"));
+}
+
+#[test]
+fn a_row_of_a_host_says_what_the_host_does() {
+    let mut lab = Lab::new(config());
+    lab.web.addresses.insert("http://a.test".into(), vec![address("192.0.2.1")]);
+    lab.web.pages.insert("http://b.test/1".into(), failed(Outcome::RateLimited, 429, Some(600)));
+    lab.offer(&[
+        "http://a.test/1",
+        "http://a.test/2",
+        "http://a.test/3",
+        "http://b.test/1",
+        "http://c.test/1",
+    ]);
+    lab.run(1_150);
+    let state_of = |lab: &mut Lab, text: &str| {
+        let key = key(text).host;
+        let rows = lab.frontier.host_rows(None, 100, lab.now).unwrap();
+        rows.into_iter().find(|row| row.key == key).unwrap()
+    };
+    let busy = state_of(&mut lab, "http://a.test/");
+    assert_eq!((busy.state, busy.queued, busy.address), (HostState::Busy, 3, Some(address("192.0.2.1"))));
+    assert_eq!(busy.rest_ms, 1_000);
+    lab.run(20_000);
+    let idle = state_of(&mut lab, "http://a.test/");
+    assert_eq!((idle.state, idle.queued, idle.ended, idle.address), (HostState::Idle, 0, 3, None));
+    let failed = state_of(&mut lab, "http://b.test/");
+    assert_eq!((failed.state, failed.later), (HostState::BackingOff, 1), "it asked for a rest");
+    assert!(failed.ready_in.is_some_and(|left| (500_000..=600_000).contains(&left)), "{failed:?}");
+    lab.say(Entry::Host(HostChange::Stop(failed.key, "asked to".into())));
+    lab.run(1_000);
+    let stopped = state_of(&mut lab, "http://b.test/");
+    assert_eq!((stopped.state, stopped.ready_in, &*stopped.stopped), (HostState::Stopped, None, "asked to"));
+    let first = lab.frontier.host_rows(None, 2, lab.now).unwrap();
+    let rest = lab.frontier.host_rows(first[1].key.next(), 2, lab.now).unwrap();
+    assert_eq!((first.len(), rest.len()), (2, 1), "page by page, each host once");
+    assert!(first[0].key < first[1].key && first[1].key < rest[0].key);
 }
 
 #[test]

@@ -1,28 +1,33 @@
 //! Read access to the workbench: the URLs of a host, its progress and its rests.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
+use super::super::rows::HostState;
 use super::super::slot::SlotKey;
 use super::super::ticket::{Place, TicketId};
 use super::super::views::{AtHand, SlotView, Standings};
 use super::{ActiveHost, HostIndex, Open, Slot, Workbench};
+use crate::histogram::Durations;
 use crate::key::UrlKey;
 use crate::planted::{self, Bug};
 use crate::state::queue::{LaterKey, QueueKey};
 
 impl Workbench {
+    /// How long starts waited after they were due.
+    pub(crate) fn ready_wait(&self) -> Durations {
+        self.ready_wait
+    }
+
     /// The hosts and slots in memory, by state. Visits every host.
     pub(crate) fn standings(&self, mono: u64) -> Standings {
         let mut all = Standings::default();
         for host in self.hosts.iter().flatten() {
-            let slot = host.slot.and_then(|slot| self.slots[slot as usize].as_ref());
-            let rests = host.ready_at.max(slot.map_or(0, |slot| slot.free_at)) > mono;
-            let busy = host.tickets.len() > host.released as usize;
-            let state = match (busy, rests) {
-                (true, _) => &mut all.busy,
-                (_, true) if host.failures > 0 || host.no_address.is_some() => &mut all.backing_off,
-                (_, true) => &mut all.resting,
-                _ if slot.is_some() && !host.heads.is_empty() => &mut all.ready,
+            let state = match self.state_of(host, mono) {
+                HostState::Busy => &mut all.busy,
+                HostState::BackingOff => &mut all.backing_off,
+                HostState::Resting => &mut all.resting,
+                HostState::Ready => &mut all.ready,
                 _ => &mut all.loading,
             };
             *state += 1;
@@ -34,6 +39,25 @@ impl Workbench {
         all.slots_busy = self.slots.iter().flatten().filter(|slot| slot.open > 0).count();
         all.slots_idle = self.by_slot.len() - all.slots_busy;
         all
+    }
+
+    /// What a loaded host does; the first state that applies.
+    fn state_of(&self, host: &ActiveHost, mono: u64) -> HostState {
+        let slot = host.slot.and_then(|slot| self.slots[slot as usize].as_ref());
+        let rests = host.ready_at.max(slot.map_or(0, |slot| slot.free_at)) > mono;
+        match (host.tickets.len() > host.released as usize, rests) {
+            (true, _) => HostState::Busy,
+            (_, true) if host.failures > 0 || host.no_address.is_some() => HostState::BackingOff,
+            (_, true) => HostState::Resting,
+            _ if slot.is_some() && !host.heads.is_empty() => HostState::Ready,
+            _ => HostState::Loading,
+        }
+    }
+
+    /// A loaded host in a list: its state, its address, and the rest in force in milliseconds.
+    pub(crate) fn row(&self, index: HostIndex, mono: u64) -> (HostState, Option<IpAddr>, u32) {
+        let host = self.host(index);
+        (self.state_of(host, mono), host.address, host.rest)
     }
 
     /// The floors of a host in its queue and in its plans: every place up to a floor has ended. A floor lies before the

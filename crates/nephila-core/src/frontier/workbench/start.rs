@@ -97,10 +97,11 @@ impl Workbench {
             if self.open.len() >= self.settings.tickets_open_max {
                 return None;
             }
-            let &(at, slot) = self.timeline.first()?;
-            if at > rested_by(now) {
+            let due = self.timeline.first().filter(|(at, _)| *at <= rested_by(now));
+            let Some(&(_, slot)) = due else {
+                self.caught_up = Some(now.mono);
                 return None;
-            }
+            };
             if self.ask_turn(slot) {
                 continue;
             }
@@ -118,6 +119,7 @@ impl Workbench {
     /// Issues a ticket from a slot whose rest is over.
     fn start(&mut self, slot_index: SlotIndex, now: Now) -> Option<TicketId> {
         let mono = now.mono;
+        let caught_up = *self.caught_up.get_or_insert(mono);
         let slot = self.slots[slot_index as usize].as_mut().expect("a slot in the timeline");
         let Reverse((at, index)) = slot.waiting.pop().expect("a slot in the timeline has a host");
         // The host may have left, moved or lost its work since the slot entered the timeline.
@@ -158,11 +160,14 @@ impl Workbench {
             _ => (Purpose::Page, host.heads.pop(), false),
         };
         let address = host.address.expect("a host in a slot has an address");
+        let since = at.max(caught_up);
         let id = self.next_ticket;
         self.next_ticket = id.next();
         host.tickets.push(id);
         host.ready_at = host.ready_at.max(mono + u64::from(host.rest));
         let slot = self.slots[slot_index as usize].as_mut().expect("its slot");
+        // Work that has come since the last look was due since then at the earliest.
+        self.ready_wait.add(mono.saturating_sub(since.max(slot.free_at)));
         slot.open += 1;
         slot.last = slot.last.max(mono);
         slot.free_at = slot.free_at.max(mono + ms(slot.limit.delay));

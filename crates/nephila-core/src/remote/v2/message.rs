@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::codec::{Damaged, Reader, put_bytes, put_u64};
+use crate::handler::ReadAs;
 use crate::spider::Outcome;
 use crate::store::Truncation;
 
@@ -10,7 +11,8 @@ use crate::store::Truncation;
 pub const FIELDS_MAX: usize = 512;
 /// Maximum number of notes in a message.
 pub const NOTES_MAX: usize = 16;
-/// Maximum number of bytes of facts: head of the response in two forms, head of the request, and numbers.
+/// Maximum number of bytes of facts: head of the response in two forms, head of the request, what was found on the page
+/// ([`super::found::FOUND_BYTES_MAX`]), and numbers.
 pub const FACTS_BYTES_MAX: u32 = 4 << 20;
 
 /// A header field: its name and its value.
@@ -38,6 +40,8 @@ pub struct Wanted {
     pub keep_connection: bool,
     /// A size limit of the body below that of the settings.
     pub body_bytes_max: Option<u64>,
+    /// The spider reads the page as this and sends what it found ([`super::found`]); `None`: the node reads it.
+    pub read_as: Option<ReadAs>,
     /// Header fields besides those that every request has.
     pub fields: Vec<Field>,
 }
@@ -50,6 +54,7 @@ impl Wanted {
         let Wanted { head_only, keep_exchange, second, is_typed, keep_connection, .. } = *self;
         out.push(flags([head_only, keep_exchange, second, is_typed, keep_connection]));
         put_option(out, self.body_bytes_max);
+        out.push(self.read_as.map_or(0, |read_as| 1 + read_as.code()));
         put_fields(out, &self.fields);
     }
 
@@ -59,6 +64,10 @@ impl Wanted {
         let connections_max = reader.u32("connections")?;
         let [head_only, keep_exchange, second, is_typed, keep_connection] = read_flags(reader)?;
         let body_bytes_max = option(reader)?;
+        let read_as = match reader.u8("read as")? {
+            0 => None,
+            code => Some(ReadAs::by_code(code - 1).ok_or(Damaged("read as"))?),
+        };
         let fields = read_fields(reader)?;
         Ok(Wanted {
             url,
@@ -70,6 +79,7 @@ impl Wanted {
             is_typed,
             keep_connection,
             body_bytes_max,
+            read_as,
             fields,
         })
     }
@@ -118,6 +128,8 @@ pub struct Facts {
     pub truncated: Option<Truncation>,
     /// Delay requested by the site, in seconds.
     pub retry_after: Option<u64>,
+    /// What the spider found on the page ([`super::found`]); empty if the node is to read it.
+    pub found: Vec<u8>,
     /// What the archive needs besides the body.
     pub exchange: Option<ExchangeFacts>,
 }
@@ -170,6 +182,7 @@ impl Facts {
             Some(Truncation::Disconnect) => 3,
         });
         put_option(&mut out, self.retry_after);
+        put_bytes(&mut out, &self.found);
         if let Some(exchange) = &self.exchange {
             put_u64(&mut out, exchange.started_ago);
             match exchange.address {
@@ -230,6 +243,7 @@ impl Facts {
             _ => return Err(Damaged("truncated")),
         };
         let retry_after = option(reader)?;
+        let found = reader.bytes("what was found")?.to_owned();
         let exchange = has_exchange.then(|| read_exchange(reader)).transpose()?;
         if !reader.is_empty() {
             return Err(Damaged("the end of the facts"));
@@ -255,6 +269,7 @@ impl Facts {
             redirect,
             truncated,
             retry_after,
+            found,
             exchange,
         })
     }

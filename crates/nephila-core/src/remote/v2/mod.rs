@@ -1,9 +1,9 @@
 //! Remote spiders, version 2: `nephila spider` fetches for a node over one connection. `docs/remote.md` describes it for
-//! operators, `docs/decisions/0020-spiders-of-version-2.md` says why it is as it is.
+//! operators, `docs/decisions/0021-spiders-of-version-2.md` says why it is as it is.
 //!
-//! [`frame`] is what travels, [`message`] what a URL to fetch and the result of a fetch say. [`pool`] is the node's side:
-//! which spider gets which URL, and when a spider counts as gone. [`agent`] is the spider's side: what it may do without
-//! its node. Both are state machines without sockets and without a clock.
+//! [`frame`] is what travels, [`message`] what a URL to fetch and the result of a fetch say, [`found`] what the spider
+//! read on the page. [`pool`] is the node's side: which spider gets which URL, and when a spider counts as gone.
+//! [`agent`] is the spider's side: what it may do without its node. Both are state machines without sockets and without a clock.
 //!
 //! The two promises, and what they rest on:
 //!
@@ -15,11 +15,12 @@
 //!   URL, once, when all its bytes have come.
 
 pub mod agent;
+pub mod found;
 pub mod frame;
 pub mod message;
 pub mod pool;
 #[cfg(test)]
 mod tests;
 
-/// The version of the protocol.
-pub const VERSION: u32 = 2;
+/// The number of what travels, in the first frame: 2 was without [`found`].
+pub const VERSION: u32 = 3;

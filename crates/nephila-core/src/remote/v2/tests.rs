@@ -33,6 +33,7 @@ fn wanted(id: u64, address: u8, connections_max: u32) -> Wanted {
         is_typed: false,
         keep_connection: true,
         body_bytes_max: None,
+        read_as: None,
         fields: Vec::new(),
     }
 }
@@ -59,6 +60,7 @@ fn facts_of(detail: &str) -> Facts {
         redirect: String::new(),
         truncated: None,
         retry_after: None,
+        found: Vec::new(),
         exchange: None,
     }
 }

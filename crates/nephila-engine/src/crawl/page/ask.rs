@@ -5,15 +5,17 @@ use std::time::{Duration, Instant};
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use nephila_core::follow::{self, Stored};
 use nephila_core::frontier::ticket::{Purpose, Ticket};
+use nephila_core::handler::ReadAs;
 use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
 use nephila_spider::{Fetched, Keep, Request};
 use nephila_store::archive::LastCapture;
 
-use super::line::{line_begun, line_of};
+use super::line::{line_begun, line_of, origin_of};
 use crate::crawl::shared::Shared;
 use crate::crawl::stops::{order_of, stop};
 use crate::log::{self, Line};
+use crate::metrics::politeness::{Asking, Promise};
 use crate::worker::Stopped;
 
 /// Maximum crawl delay for a second request under one ticket, which would expire otherwise; the host's other pages then
@@ -77,6 +79,7 @@ pub(super) async fn ask_once(
         connections_max: shared.settings.frontier.connections_max(ticket.address),
         second: ticket.retries > 0,
         rest: ticket.host_rest.max(ticket.slot_rest),
+        read_as: read_elsewhere(shared, ticket),
         ..Request::get(url.clone())
     };
     shared.may_begin().await;
@@ -92,7 +95,9 @@ pub(super) async fn ask_once(
         stop(shared, ticket.key.host, &order).await?;
         return Ok(None);
     }
+    let asking = asking(shared, ticket);
     let fetched = shared.stages.fetch.fetch(request).await;
+    asking.ended(fetched.address.is_some());
     // A request may wait for a remote spider: that is not the site's time.
     let took = match fetched.requests {
         0 => began_at.elapsed(),
@@ -100,6 +105,19 @@ pub(super) async fn ask_once(
     };
     let asked = EndedFetch { fetched, began, took, conditional, request: logged };
     Ok(Some((asked, sent)))
+}
+
+/// How a remote spider is to read a page. `None` if the body is needed here: of a robots.txt, for the text of a page, for
+/// tables, by a reader or an observer of its own.
+fn read_elsewhere(shared: &Shared, ticket: &Ticket) -> Option<ReadAs> {
+    let (settings, stages, read_as) = (&shared.settings, &shared.stages, ticket.read_as);
+    let is_here = ticket.purpose == Purpose::Robots
+        || !read_as.is_content()
+        || settings.handler.text.wants(read_as)
+        || settings.tables.write
+        || !stages.read.is_standard()
+        || stages.observe.needs_body();
+    (!is_here).then_some(read_as)
 }
 
 pub(super) fn purpose_of(ticket: &Ticket) -> log::Purpose {
@@ -119,6 +137,18 @@ pub(crate) async fn begin(
     let line = Line { purpose, ..line_begun(shared, ticket, began) };
     let stopped = || Stopped { why: Some("the log cannot be written".into()) };
     shared.log.begin(line).await.ok_or_else(stopped)
+}
+
+/// Tells the meter of politeness that a request of this ticket is about to be sent.
+pub(crate) fn asking<'a>(shared: &'a Shared, ticket: &Ticket) -> Asking<'a> {
+    let frontier = &shared.settings.frontier;
+    let host = Promise { rest: ticket.host_rest, connections: frontier.host_connections };
+    // Each connection of a fleet rests on its own, whatever the address.
+    let address = ticket.address.to_canonical();
+    let is_fleet = frontier.fleets.iter().any(|fleet| fleet.ranges.iter().any(|net| net.contains(&address)));
+    let rest = if is_fleet { Duration::ZERO } else { ticket.slot_rest };
+    let slot = Promise { rest, connections: frontier.connections_max(address) };
+    shared.counts.metrics.politeness.begin(origin_of(&ticket.url), address, host, slot)
 }
 
 /// The header fields of a conditional request for a page that was fetched before.

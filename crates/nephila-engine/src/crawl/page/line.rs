@@ -53,6 +53,11 @@ pub(super) fn count(
     use std::sync::atomic::Ordering::Relaxed;
     shared.counts.ended(fetched.outcome, fetched.body_bytes);
     shared.counts.metrics.fetch_took.add(line.took_ms);
+    shared.counts.metrics.phases.add(&fetched.timings);
+    if fetched.outcome.class() == Class::Ok {
+        shared.counts.metrics.story_delay.fetched(&ticket.key, Timestamp(line.at));
+    }
+    shared.lasts.note(&line.origin, fetched.outcome, Timestamp(line.at + line.took_ms));
     shared.counts.kept(fetched.outcome, ticket.read_as, &line.mime);
     let failed = matches!(fetched.outcome.class(), Class::Retry | Class::Broken) || fetched.status.is_none();
     let cause = failed.then(|| troubles::words(fetched.outcome, fetched.status, &fetched.detail));
@@ -118,13 +123,12 @@ pub(super) fn ms(time: Duration) -> u64 {
 
 /// The log line of a request that is about to be made.
 pub(super) fn line_begun(shared: &Shared, ticket: &Ticket, began: Timestamp) -> Line {
-    let origin_end = ticket.url.find("://").map_or(0, |at| at + 3);
-    let origin_len = ticket.url[origin_end..].find(['/', '?', '#']).unwrap_or(ticket.url.len() - origin_end);
+    let origin = origin_of(&ticket.url);
     Line {
         at: began.0,
         fetch: ticket.id.0,
         url: ticket.url.clone(),
-        origin: ticket.url[..origin_end + origin_len].to_owned(),
+        origin: origin.to_owned(),
         // The address to be dialled, unless a later line names another.
         address: Some(ticket.address),
         host_rest_ms: ms(ticket.host_rest),
@@ -132,10 +136,17 @@ pub(super) fn line_begun(shared: &Shared, ticket: &Ticket, began: Timestamp) -> 
         requests: 1,
         robots_obeyed: shared.settings.robots.obey,
         depth: ticket.depth,
-        via: ticket.via.as_ref().and_then(|via| via.page(&ticket.url[..origin_end + origin_len])),
+        via: ticket.via.as_ref().and_then(|via| via.page(origin)),
         hops: ticket.via.as_ref().map_or_else(String::new, |via| via.trail.to_string()),
         read_as: if ticket.read_as.is_page() { String::new() } else { ticket.read_as.name().into() },
         retries: ticket.retries,
         ..Line::default()
     }
+}
+
+/// The origin of a URL: what stands before its path.
+pub(super) fn origin_of(url: &str) -> &str {
+    let scheme = url.find("://").map_or(0, |at| at + 3);
+    let authority = url[scheme..].find(['/', '?', '#']).unwrap_or(url.len() - scheme);
+    &url[..scheme + authority]
 }

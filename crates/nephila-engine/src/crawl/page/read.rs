@@ -17,7 +17,7 @@ use crate::crawl::readers::{ABANDONED_MAX, Unread};
 use crate::crawl::shared::Shared;
 
 /// Time limit for reading one page; the findings up to then count.
-pub(super) const READ_TIME_MAX: Duration = Duration::from_secs(3);
+pub(crate) const READ_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// Keeps a page that could not be read. The outcome says why.
 pub(super) fn give_up(
@@ -55,15 +55,18 @@ pub(crate) fn complain(url: &CrawlUrl, why: Unread) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Parses a page, if its type can be parsed.
+/// Parses a page, if its type can be parsed and whoever fetched the page has not done so.
 pub(super) async fn read(
     shared: &Shared,
     ticket: &Ticket,
     url: &CrawlUrl,
-    fetched: &Fetched,
+    fetched: &mut Fetched,
 ) -> Result<Option<Findings>, Unread> {
     if fetched.outcome.action() != Action::Keep {
         return Ok(None);
+    }
+    if let Some(findings) = fetched.findings.take() {
+        return Ok(Some(*findings));
     }
     let start = |decoded: &nephila_spider::Body| decoded.start(shared.settings.handler.page_bytes_max).ok();
     let Some(body) = fetched.decoded.as_ref().and_then(start) else { return Ok(None) };

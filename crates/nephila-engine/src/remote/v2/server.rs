@@ -24,8 +24,8 @@ use tokio_rustls::TlsAcceptor;
 
 use super::super::connections::{ACCEPT_PAUSE, WRITE_TIMEOUT};
 use super::Shared;
-use super::spider::FetchSettings;
 use super::tls;
+use super::told::Told;
 use crate::settings::{Settings, usage};
 
 /// Maximum time from a connection to its `HELLO`.
@@ -64,7 +64,7 @@ impl Server {
         });
         let allowed = allowed.collect::<Result<_, _>>().map_err(usage)?;
         let listener = super::super::listen("spiders.listen", &spiders.listen).await?;
-        let fetch_settings = FetchSettings::of(settings).to_json()?;
+        let fetch_settings = Told::of(settings).to_json()?;
         let connections_max = spiders.connections_max;
         Ok(Server { listener, tls, allowed, connections_max, fetch_settings, shared })
     }

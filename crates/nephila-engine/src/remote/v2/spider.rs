@@ -20,7 +20,6 @@ use nephila_core::spider::door::Doors;
 use nephila_core::store::Payload;
 use nephila_core::url::CrawlUrl;
 use nephila_spider::{Fetched, Spider};
-use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
@@ -28,9 +27,11 @@ use tokio::task::{AbortHandle, JoinSet};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::super::connections::{CONNECT_TIMEOUT, DIAL_WAIT, rand_fraction};
+use super::told::{Reader, Told};
 use super::{server, tls, translate};
 use crate::clock::awake_or_not;
-use crate::settings::{Settings, usage};
+use crate::crawl::readers::Unread;
+use crate::settings::usage;
 
 /// Time between two lines about the work.
 const SAY_EVERY: Duration = Duration::from_secs(10);
@@ -56,34 +57,6 @@ pub struct Options {
     pub capacity: u32,
     /// Maximum number of bytes of results in memory that nodes have not stored, for each node.
     pub held_bytes_max: u64,
-}
-
-/// How a node wants pages fetched.
-#[derive(Debug, Deserialize, Serialize)]
-pub(super) struct FetchSettings {
-    user_agent: String,
-    spider: nephila_core::spider::Settings,
-}
-
-impl FetchSettings {
-    /// Without what belongs to the machine of the node: its proxy, its resolvers and its files.
-    pub(super) fn of(settings: &Settings) -> FetchSettings {
-        let mut spider = settings.spider.clone();
-        (spider.proxy, spider.ca_file) = (String::new(), None);
-        (spider.dns_servers, spider.dns_fixed) = (Vec::new(), Vec::new());
-        FetchSettings { user_agent: settings.identity.user_agent(), spider }
-    }
-
-    pub(super) fn to_json(&self) -> anyhow::Result<String> {
-        Ok(serde_json::to_string(self)?)
-    }
-
-    fn spider(json: &str, options: &Options) -> anyhow::Result<Spider> {
-        let mut settings: FetchSettings = serde_json::from_str(json)
-            .context("the settings of the node: use the same release of nephila on both")?;
-        settings.spider.ca_file.clone_from(&options.site_ca);
-        Ok(Spider::new(settings.spider, &settings.user_agent)?)
-    }
 }
 
 /// What a spider has done.
@@ -185,7 +158,10 @@ enum Event {
     Connected(anyhow::Result<Box<dyn Stream>>),
     /// A frame of a connection, by its number, or its end.
     Frame(u64, Option<Frame>),
-    Fetched(u64, Box<Fetched>),
+    /// The end of a fetch, and what was found on the page.
+    Fetched(u64, Box<Fetched>, Vec<u8>),
+    /// Pages could not be read to their end, and each still holds a thread.
+    Stuck,
 }
 
 /// The work for one node.
@@ -193,7 +169,7 @@ struct Driver {
     agent: Agent,
     options: Options,
     dial: Dial,
-    spider: Option<Spider>,
+    spider: Option<(Spider, Reader)>,
     doors: Doors,
     events: (mpsc::Sender<Event>, mpsc::Receiver<Event>),
     fetches: HashMap<u64, (AbortHandle, bool)>,
@@ -334,7 +310,12 @@ impl Driver {
                 }
             }
             Event::Frame(..) => {}
-            Event::Fetched(id, fetched) => self.fetched(now, id, *fetched),
+            Event::Fetched(id, fetched, found) => self.fetched(now, id, *fetched, found),
+            Event::Stuck => {
+                self.end = Some(Err(anyhow::anyhow!(
+                    "too many pages could not be read to their end and each still holds a thread: start the spider again"
+                )));
+            }
         }
     }
 
@@ -386,14 +367,14 @@ impl Driver {
                 Action::Forget { id } => _ = self.parcels.remove(&id),
                 Action::Begin { settings } => {
                     self.wait = DIAL_WAIT[0];
-                    match FetchSettings::spider(&settings, &self.options) {
+                    match Told::read(&settings, self.options.site_ca.as_ref()) {
                         Ok(spider) => self.spider = Some(spider),
                         Err(error) => self.end = Some(Err(error)),
                     }
                     tracing::info!(node = %self.dial.node, "fetches for the node {}", self.dial.node);
                 }
                 Action::CloseSites => {
-                    if let Some(spider) = &self.spider {
+                    if let Some((spider, _)) = &self.spider {
                         spider.close_idle(|_| true);
                     }
                 }
@@ -429,28 +410,37 @@ impl Driver {
     fn start(&mut self, id: u64, wanted: &Wanted) {
         let events = self.events.0.clone();
         let request = translate::request(wanted);
-        let Some((spider, request)) = self.spider.clone().zip(request) else {
+        let Some(((spider, reader), request)) = self.spider.clone().zip(request) else {
             let fetched = Fetched::not_sent(Outcome::UrlBad, "the spider cannot read the request".into());
-            return self.fetched(awake_or_not(), id, fetched);
+            return self.fetched(awake_or_not(), id, fetched, Vec::new());
         };
         if wanted.is_typed && self.doors.open(&request.url) {
             spider.set_doors(self.doors.clone());
         }
-        let keep = wanted.keep_connection;
+        let (keep, read_as) = (wanted.keep_connection, wanted.read_as);
         let fetch = self.tasks.spawn(async move {
-            let origin = (!keep).then(|| request.url.origin());
-            let fetched = Box::new(spider.fetch(request).await);
+            let (origin, url) = ((!keep).then(|| request.url.origin()), request.url.clone());
+            let mut fetched = Box::new(spider.fetch(request).await);
             if let Some(origin) = origin {
                 spider.close_idle(|other| other == origin);
             }
-            _ = events.send(Event::Fetched(id, fetched)).await;
+            let found = match read_as {
+                Some(read_as) => reader.found(&url, read_as, &fetched).await,
+                None => Ok(Vec::new()),
+            };
+            fetched.decoded = None;
+            let event = match found {
+                Err(Unread::TooMany) => Event::Stuck,
+                found => Event::Fetched(id, fetched, found.unwrap_or_default()),
+            };
+            _ = events.send(event).await;
         });
         self.fetches.insert(id, (fetch, wanted.keep_exchange));
     }
 
-    fn fetched(&mut self, now: u64, id: u64, fetched: Fetched) {
+    fn fetched(&mut self, now: u64, id: u64, fetched: Fetched, found: Vec<u8>) {
         let keeps = self.fetches.remove(&id).is_some_and(|(_, keeps)| keeps);
-        let (facts, body) = translate::facts(fetched, keeps);
+        let (facts, body) = translate::facts(fetched, keeps, found);
         let facts = Bytes::from(facts.to_bytes());
         let len = body.as_ref().map_or(0, |body| body.len());
         if self.agent.ended(now, id, facts.len() as u32, len) {

@@ -42,6 +42,7 @@ pub(super) fn wanted(
         // The connections of an address are shared out among spiders, those of a host are not.
         keep_connection: request.connections_max > 0 && host_connections >= request.connections_max,
         body_bytes_max: request.body_bytes_max,
+        read_as: request.read_as,
         fields: request.fields.iter().chain(more).map(field).collect(),
     }
 }
@@ -56,7 +57,7 @@ pub(super) fn request(wanted: &Wanted) -> Option<Request> {
         fields,
         head_only: wanted.head_only,
         // Without a body to keep, nobody could read the page at the node.
-        keep: Keep { exchange: true, decoded: false, sha1: false },
+        keep: Keep { exchange: true, decoded: wanted.read_as.is_some(), sha1: false },
         body_bytes_max: wanted.body_bytes_max,
         address: Some(wanted.address),
         connections_max: wanted.connections_max,
@@ -65,10 +66,11 @@ pub(super) fn request(wanted: &Wanted) -> Option<Request> {
     })
 }
 
-/// The result of a fetch, and its body. Heads are sent if the exchange is kept.
+/// The result of a fetch, and its body. Heads are sent if the exchange is kept. `found` is what the page names.
 pub(super) fn facts(
     fetched: Fetched,
     keep_exchange: bool,
+    found: Vec<u8>,
 ) -> (Facts, Option<Box<dyn nephila_core::store::Payload>>) {
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let Timings { resolve, connect, tls, head, body, total } = fetched.timings;
@@ -110,6 +112,7 @@ pub(super) fn facts(
         redirect: fetched.redirect.map(|url| url.as_str().to_owned()).unwrap_or_default(),
         truncated: fetched.truncated,
         retry_after: fetched.retry_after.map(|wait| wait.as_secs()),
+        found,
         exchange,
     };
     (facts, payload)

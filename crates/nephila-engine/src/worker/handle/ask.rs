@@ -7,7 +7,8 @@ use nephila_core::frontier::downloads::{self, Cursor, Wanted};
 use nephila_core::frontier::explain::Explanation;
 use nephila_core::frontier::feedback::FeedbackReason;
 use nephila_core::frontier::feeds::{FeedView, StoryView};
-use nephila_core::frontier::outlook::Outlook;
+use nephila_core::frontier::outlook::{Left, Outlook};
+use nephila_core::frontier::rows::HostRow;
 use nephila_core::frontier::slot::SlotKey;
 use nephila_core::frontier::views::{HostView, Known, SlotView, Standings};
 use nephila_core::key::{HostKey, Prefixes, UrlKey};
@@ -48,6 +49,12 @@ impl Handle {
         max: usize,
     ) -> Result<Vec<(HostKey, HostRecord)>, Stopped> {
         self.ask(|reply| Event::Hosts(from, max, reply)).await
+    }
+
+    /// The same page of hosts as rows of a list, each with its standing on the workbench
+    /// ([`Frontier::host_rows`](nephila_core::frontier::Frontier::host_rows)).
+    pub async fn host_rows(&self, from: Option<HostKey>, max: usize) -> Result<Vec<HostRow>, Stopped> {
+        self.ask(|reply| Event::HostRows(from, max, reply)).await
     }
 
     /// The record of each of these URLs and of its host.
@@ -98,6 +105,12 @@ impl Handle {
     /// caller that wants to end the crawl must have offered durably.
     pub async fn outlook(&self, horizon: Seconds) -> Result<Outlook, Stopped> {
         self.ask(|reply| Event::Outlook(horizon, reply)).await
+    }
+
+    /// Whether there is nothing left before the horizon, like [`Handle::outlook`] says, but cheap while there is much to
+    /// do. Offers that the worker has taken count, durable or not.
+    pub async fn left(&self, horizon: Seconds) -> Result<Left, Stopped> {
+        self.ask(|reply| Event::Left(horizon, reply)).await
     }
 
     /// Hosts of a partition that reject a large number of links, so that senders need not send them. Empty if the

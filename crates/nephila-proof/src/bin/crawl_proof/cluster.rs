@@ -8,10 +8,11 @@
 //! complete, polite to every host, obedient, every capture whole. A page may be requested again only if a fault fell
 //! while its ticket could be open. Without faults every page is requested once.
 
+mod faults;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -27,7 +28,6 @@ use nephila_store::state::{DiskState, Merging};
 use nephila_testnats::{Nats, Options, Proxy};
 use nephila_testweb::check::Politeness;
 use nephila_testweb::journal::{Journal, Log, Request};
-use rustix::process::Signal;
 
 use crate::archive::{self, Copies};
 use crate::crawler::{Crawler, Place, Rests, Run};
@@ -37,22 +37,8 @@ use crate::plug::Random;
 use crate::site::{self, Site};
 use crate::tables::{self, Judge};
 
-/// A node that was killed comes back after this.
-const BACK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(4));
-/// A node is cut off for this long: often longer than its lease.
-const AWAY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// A spider is cut off from the nodes for this long.
-const LINK_AWAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// A node is frozen for this long.
-const FROZEN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
-/// The network between a node and the servers is slow by this much, each way.
-const SLOW_BY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(400));
-/// A server is away for this long.
-const SERVER_AWAY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
-/// All servers are away for this long.
-const ALL_AWAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
-/// Between two faults.
-const BETWEEN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(6));
+pub use faults::{Fault, Kind, Watch, wipe};
+
 /// A page that was fetched is stored, its links are sent, and its outcome is committed within this time, if nothing fails.
 const GRACE: Duration = Duration::from_secs(8);
 /// A node that cannot reach the servers keeps fetched pages for at most this long, then gives its tickets up.
@@ -66,15 +52,13 @@ const LET_GO: Duration = Duration::from_secs(10);
 const RETRIES_MAX: u32 = 3;
 /// A node has this long to hand over and leave.
 const LEAVE_MAX: Duration = Duration::from_secs(90);
+/// The busiest node of a spread domain has at most this share of the mean.
+const BUSIEST_MAX: f64 = 1.25;
 /// A cluster has this long for its work.
 const LIMIT: Duration = Duration::from_secs(3_600);
 
-/// Interval between reads of the nodes' output.
-const WATCH: Duration = Duration::from_millis(100);
 /// Output of a node that opens a partition from a snapshot.
 const RESTORED: &str = "begins with the snapshot of group";
-/// Output of a node that stops by itself (fencing).
-const STOPS: [&str; 2] = ["everything stops", "beginning again"];
 
 /// Sizes of the proof.
 #[derive(Debug, clap::Args)]
@@ -97,6 +81,13 @@ pub struct Args {
     /// Number of faults; none shows that a cluster fetches every page once.
     #[arg(long, default_value_t = 300)]
     faults: usize,
+    /// Kinds of faults, one of them at random each time: a kind that is named twice comes twice as often. Without, all
+    /// kinds.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    kinds: Vec<Kind>,
+    /// Longest pause between two faults, in milliseconds.
+    #[arg(long, default_value_t = 6_000)]
+    between_ms: u64,
     /// Seed of the web and of the faults; the effect of a fault still depends on the machine.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -113,102 +104,19 @@ pub struct Args {
     /// shortened, and are not folded again from their beginning.
     #[arg(long)]
     snapshots: bool,
+    /// All hosts are of one domain, which is spread, and are alike in size. Addresses rest too. Without faults the busiest
+    /// node has at most 1.25 of the mean of the captures.
+    #[arg(long)]
+    spread: bool,
     /// Needs --snapshots: tables are judged as the object store has them.
     #[command(flatten)]
     judge: Judge,
-}
-
-/// A fault, in time of the journal: from, to.
-#[derive(Clone, Copy, Debug)]
-pub struct Fault {
-    /// The kind of fault.
-    pub kind: Kind,
-    /// From when.
-    pub from: u64,
-    /// Until when.
-    pub to: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    NodeKilled,
-    NodeFrozen,
-    NodeCutOff,
-    NodeSlow,
-    NodeWiped,
-    LeaderKilled,
-    ServerFrozen,
-    ServersKilled,
-    SpiderKilled,
-    SpiderFrozen,
-    SpiderCutOff,
-    SpiderSlow,
-    /// None of ours: a node could not renew its lease in time, as on a machine that is held up, and began again.
-    NodeFenced,
-}
-
-const KINDS: [Kind; 8] = [
-    Kind::NodeKilled,
-    Kind::NodeFrozen,
-    Kind::NodeCutOff,
-    Kind::NodeSlow,
-    Kind::NodeWiped,
-    Kind::LeaderKilled,
-    Kind::ServerFrozen,
-    Kind::ServersKilled,
-];
-
-/// Faults of a cluster with remote spiders besides these.
-const SPIDER_KINDS: [Kind; 4] =
-    [Kind::SpiderKilled, Kind::SpiderFrozen, Kind::SpiderCutOff, Kind::SpiderSlow];
-
-impl Kind {
-    /// Whether a process that asks sites stood still, with its connections open.
-    fn is_frozen(self) -> bool {
-        matches!(self, Kind::NodeFrozen | Kind::SpiderFrozen)
-    }
 }
 
 struct Node {
     crawler: Crawler,
     proxies: Vec<Proxy>,
     run: Option<Run>,
-}
-
-/// Reads the output of the nodes, and records when one of them has stopped by itself.
-pub struct Watch {
-    is_over: Arc<AtomicBool>,
-    thread: std::thread::JoinHandle<Vec<Fault>>,
-}
-
-impl Watch {
-    /// Begins.
-    pub fn start(said: Vec<PathBuf>, journal: Journal) -> Watch {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let over = is_over.clone();
-        let thread = std::thread::spawn(move || {
-            let (mut seen, mut faults) = (vec![0; said.len()], Vec::new());
-            while !over.load(Ordering::Relaxed) {
-                std::thread::sleep(WATCH);
-                for (seen, path) in seen.iter_mut().zip(&said) {
-                    let text = std::fs::read_to_string(path).unwrap_or_default();
-                    let stops = STOPS.iter().map(|words| text.matches(words).count()).sum();
-                    if stops > std::mem::replace(seen, stops) {
-                        let now = journal.now_us();
-                        faults.push(Fault { kind: Kind::NodeFenced, from: now, to: now });
-                    }
-                }
-            }
-            faults
-        });
-        Watch { is_over, thread }
-    }
-
-    /// Ends the watch; returns the faults seen.
-    pub fn end(self) -> Vec<Fault> {
-        self.is_over.store(true, Ordering::Relaxed);
-        self.thread.join().unwrap_or_default()
-    }
 }
 
 struct Cluster {
@@ -227,9 +135,13 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     anyhow::ensure!(args.snapshots || !args.judge.is_wanted(), "--tables needs --snapshots");
     let folder = place.folder("cluster")?;
     let host = Duration::from_millis(args.host_delay_ms);
-    // The rate limit of a shared address is the subject of the proof `slots`.
-    let rests = Rests { host, slot: Duration::ZERO };
-    let site = Site::start(site::mixed(args.seed, args.hosts, args.pages)?, &folder)?;
+    // The rate limit of a shared address is the subject of the proof `slots`, and of one domain on many nodes.
+    let rests = Rests { host, slot: if args.spread { host / 2 } else { Duration::ZERO } };
+    let mut web = site::mixed(args.seed, args.hosts, args.pages)?;
+    if args.spread {
+        (web.hosts_per_domain, web.size_exponent) = (args.hosts, 0.0);
+    }
+    let site = Site::start(web, &folder)?;
     let wanted = site.most_domains(&folder)?;
     let nats = Nats::with(Options { servers: args.servers, ..Options::default() })?;
     let mut crawler = Crawler::new(place, &folder, &site, &wanted.seeds, "domain", rests);
@@ -239,7 +151,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
         format!("cluster.partitions={}", args.partitions),
         format!("cluster.streams={STREAMS}"),
         "cluster.discover=false".into(),
-        "frontier.slot_connections=1000".into(),
+        format!("frontier.slot_connections={}", if args.spread { 1 } else { 1000 }),
         "crawl.concurrency=256".into(),
     ] {
         crawler.set(&set);
@@ -279,7 +191,8 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     }
     let urls: Vec<_> = nats.urls().iter().map(|url| format!("\"{url}\"")).collect();
     crawler.set(&format!("cluster.servers=[{}]", urls.join(", ")));
-    create_job(&crawler, &wanted.seeds, "domain")?;
+    let domain = site.world().name(0);
+    create_job(&crawler, &wanted.seeds, "domain", args.spread.then_some(&domain))?;
 
     let journal = site.web().journal().clone();
     let random = Random(args.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
@@ -320,6 +233,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let copies = if cluster.faults.is_empty() { Copies::Once } else { Copies::AsAsked };
     let (captures, read) =
         archive::check_all(&mut verdict, &crawler, &dirs, &world, &wanted.truth, &log, copies, 1_000)?;
+    let busiest = if args.spread { even(&mut verdict, &dirs, args.faults == 0)? } else { String::new() };
     if args.judge.is_wanted() {
         let dir = folder.join("judged");
         tables::gather(&objects, &dir)?;
@@ -331,7 +245,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{count} {kind:?}")).collect();
     verdict.end(&format!(
         "cluster: {} nodes, {} spiders, {} servers, {} faults ({}), {places} places as the truth says, {captures} captures, {read} \
-         read again, {} requests, {repeats} repeated after faults, {logs}, {:.0} s of work, {:.0} s in all",
+         read again, {} requests, {repeats} repeated after faults, {busiest}{logs}, {:.0} s of work, {:.0} s in all",
         args.nodes,
         args.spiders,
         args.servers,
@@ -343,11 +257,30 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     ))
 }
 
-/// Makes a job of these seeds.
-pub fn create_job(crawler: &Crawler, seeds: &std::path::Path, scope: &str) -> anyhow::Result<()> {
+/// Checks that the nodes have shares alike of the captures: not after faults, since partitions of a killed node are others'
+/// meanwhile. Returns the share of the busiest node.
+fn even(verdict: &mut Verdict, dirs: &[PathBuf], is_judged: bool) -> anyhow::Result<String> {
+    let counts = dirs.iter().map(|dir| Ok(archive::Index::read(dir)?.lines()));
+    let counts: Vec<usize> = counts.collect::<anyhow::Result<_>>()?;
+    let most = counts.iter().max().copied().unwrap_or(0) as f64;
+    let share = most * counts.len() as f64 / counts.iter().sum::<usize>().max(1) as f64;
+    verdict.expect(!is_judged || share <= BUSIEST_MAX, || {
+        format!("the busiest node has {share:.2} of the mean: {counts:?}")
+    });
+    Ok(format!("the busiest node has {share:.2} of the mean ({counts:?}), "))
+}
+
+/// Makes a job of these seeds, and spreads a domain.
+pub fn create_job(
+    crawler: &Crawler,
+    seeds: &std::path::Path,
+    scope: &str,
+    spread: Option<&String>,
+) -> anyhow::Result<()> {
     let seeds = seeds.display().to_string();
     let mut args: Vec<String> =
         ["job", "create", "proof", "--scope", scope, "-d", "255", "-i", &seeds].map(str::to_owned).into();
+    args.extend(spread.into_iter().flat_map(|domain| ["--spread".to_owned(), domain.clone()]));
     args.extend(crawler.settings());
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let (status, said) = crawler.ask(&args)?;
@@ -356,106 +289,6 @@ pub fn create_job(crawler: &Crawler, seeds: &std::path::Path, scope: &str) -> an
 }
 
 impl Cluster {
-    /// Injects faults, one after the other.
-    fn break_things(&mut self, args: &Args) -> anyhow::Result<()> {
-        for number in 0..args.faults {
-            self.pause(BETWEEN);
-            // Every second fault is one of the spiders, if there are any.
-            let kinds: &[Kind] = match self.spiders.is_empty() || self.random.below(2) == 0 {
-                true => &KINDS,
-                false => &SPIDER_KINDS,
-            };
-            let kind = kinds[self.random.below(kinds.len() as u64) as usize];
-            self.fault(kind)?;
-            eprintln!("cluster: {} of {} faults, the last {kind:?}", number + 1, args.faults);
-        }
-        Ok(())
-    }
-
-    fn pause(&mut self, between: (Duration, Duration)) {
-        std::thread::sleep(self.random.duration(between.0, between.1));
-    }
-
-    fn fault(&mut self, kind: Kind) -> anyhow::Result<()> {
-        let node = self.random.below(self.nodes.len() as u64) as usize;
-        let server = self.random.below(self.nats.servers() as u64) as usize;
-        let spider = self.random.below(self.spiders.len().max(1) as u64) as usize;
-        let from = self.journal.now_us();
-        match kind {
-            Kind::SpiderKilled => {
-                self.spiders[spider].run.take().context("it runs")?.kill()?;
-                self.pause(BACK);
-                self.spiders[spider].run = Some(self.spiders[spider].crawler.start()?);
-            }
-            Kind::SpiderFrozen => {
-                self.spiders[spider].run.as_ref().context("it runs")?.signal(Signal::STOP)?;
-                self.pause(FROZEN);
-                self.spiders[spider].run.as_ref().context("it runs")?.signal(Signal::CONT)?;
-            }
-            Kind::SpiderCutOff => {
-                // Cut, or stuck: then what was under way arrives late.
-                let cut = if self.random.below(2) == 0 { Proxy::cut } else { Proxy::hold };
-                self.spiders[spider].proxies.iter().for_each(cut);
-                self.pause(LINK_AWAY);
-                self.spiders[spider].proxies.iter().for_each(Proxy::heal);
-            }
-            Kind::SpiderSlow => {
-                let by = self.random.duration(SLOW_BY.0, SLOW_BY.1);
-                self.spiders[spider].proxies.iter().for_each(|proxy| proxy.delay(by));
-                self.pause(AWAY);
-                self.spiders[spider].proxies.iter().for_each(|proxy| proxy.delay(Duration::ZERO));
-            }
-            Kind::NodeKilled | Kind::NodeWiped => {
-                self.nodes[node].run.take().context("it runs")?.kill()?;
-                if kind == Kind::NodeWiped {
-                    wipe(self.nodes[node].crawler.dir())?;
-                }
-                self.pause(BACK);
-                self.nodes[node].run = Some(self.nodes[node].crawler.start()?);
-            }
-            Kind::NodeFrozen => {
-                self.running(node)?.signal(Signal::STOP)?;
-                self.pause(FROZEN);
-                self.running(node)?.signal(Signal::CONT)?;
-            }
-            Kind::NodeCutOff => {
-                self.nodes[node].proxies.iter().for_each(Proxy::cut);
-                self.pause(AWAY);
-                self.nodes[node].proxies.iter().for_each(Proxy::heal);
-            }
-            Kind::NodeSlow => {
-                let by = self.random.duration(SLOW_BY.0, SLOW_BY.1);
-                self.nodes[node].proxies.iter().for_each(|proxy| proxy.delay(by));
-                self.pause(AWAY);
-                self.nodes[node].proxies.iter().for_each(|proxy| proxy.delay(Duration::ZERO));
-            }
-            Kind::LeaderKilled => {
-                let stream = self.random.below(u64::from(STREAMS));
-                let server = self.nats.leader_of(&format!("NEPH_nephila_{stream}")).unwrap_or(server);
-                self.nats.kill(server)?;
-                self.pause(SERVER_AWAY);
-                self.nats.start(server)?;
-            }
-            Kind::ServerFrozen => {
-                self.nats.stop(server)?;
-                self.pause(SERVER_AWAY);
-                self.nats.cont(server)?;
-            }
-            Kind::NodeFenced => {}
-            Kind::ServersKilled => {
-                for server in 0..self.nats.servers() {
-                    self.nats.kill(server)?;
-                }
-                self.pause(ALL_AWAY);
-                for server in 0..self.nats.servers() {
-                    self.nats.start(server)?;
-                }
-            }
-        }
-        self.faults.push(Fault { kind, from, to: self.journal.now_us() });
-        Ok(())
-    }
-
     fn running(&self, node: usize) -> anyhow::Result<&Run> {
         self.nodes[node].run.as_ref().context("it runs")
     }
@@ -576,17 +409,6 @@ pub fn stored(
         }
     }
     Ok(files)
-}
-
-/// Removes a node's states of its partitions; its archive stays.
-pub fn wipe(dir: &std::path::Path) -> anyhow::Result<()> {
-    for entry in std::fs::read_dir(dir.join("state"))? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with("partition-") {
-            std::fs::remove_dir_all(entry.path())?;
-        }
-    }
-    Ok(())
 }
 
 /// Checks politeness to every host; addresses are another matter. A node that is frozen cannot close its connections,

@@ -277,7 +277,7 @@ impl Herd {
         }
         // A setting for the end of a crawl; an older program may not know the setting.
         asks.unset("crawl.wait_max");
-        crate::cluster::create_job(&asks, seeds, scope)?;
+        crate::cluster::create_job(&asks, seeds, scope, None)?;
         let settings = jetstream::Settings {
             servers: nats.urls(),
             streams: STREAMS,

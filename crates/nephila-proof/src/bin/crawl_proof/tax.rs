@@ -281,7 +281,7 @@ fn measure(
     let mut streams = Streams::default();
     streams.look(nats);
     let began = Instant::now();
-    crate::cluster::create_job(crawler, seeds, "any")?;
+    crate::cluster::create_job(crawler, seeds, "any", None)?;
     let mut used = Used::default();
     let (mut requests, mut since) = (0, Instant::now());
     while since.elapsed() < QUIET {

@@ -5,9 +5,10 @@
 
 use std::io::Write;
 
+use nephila_api::judge::Judge;
+use nephila_api::log_view::Filter;
 use nephila_core::frontier::slot::SlotKey;
 
-use super::log::Filter;
 use super::{out, print_json, settings_of, time};
 use crate::cli::ask::{PageFormat, PolitenessReportArgs, SlotShowArgs};
 use nephila_engine::clock::Clock;
@@ -17,7 +18,6 @@ use nephila_engine::log::{Lines, Merged};
 
 mod access;
 mod check;
-mod judge;
 mod page;
 
 pub(super) use check::run as check;
@@ -37,7 +37,7 @@ pub(super) fn report(args: &PolitenessReportArgs) -> anyhow::Result<Exit> {
     let to = args.to.as_deref().map(time::until).transpose()?;
     let filter = Filter::of_host(args.host.as_deref()).between(from, to);
     let settings = settings_of(&folder)?;
-    let mut judge = judge::Judge::new(settings.frontier.host_connections, settings.frontier.slot_connections);
+    let mut judge = Judge::new(settings.frontier.host_connections, settings.frontier.slot_connections);
     // A host moves from node to node, and several nodes may use a slot: only the merged logs show the delays.
     let mut lines = Merged::of(&logs)?;
     for line in lines.by_ref() {
@@ -73,7 +73,7 @@ pub(super) fn slot(args: &SlotShowArgs) -> anyhow::Result<Exit> {
     }
     let settings = settings_of(&folder)?;
     let slot = SlotKey::of(args.address);
-    let mut judge = judge::Judge::new(settings.frontier.host_connections, settings.frontier.slot_connections);
+    let mut judge = Judge::new(settings.frontier.host_connections, settings.frontier.slot_connections);
     for line in Lines::of(&folder.logs())? {
         let line = line?;
         if line.address.is_some_and(|address| SlotKey::of(address) == slot) {

@@ -4,11 +4,11 @@
 
 use std::io::{self, Write};
 
+use nephila_api::judge::{Exception, Judged, Kind, RATIOS, Subject};
 use nephila_core::text::{escaped, shown};
 use nephila_core::time::Timestamp;
 
 use super::super::time::span;
-use super::judge::{Exception, Judged, Kind, RATIOS, Subject};
 
 /// Maximum number of hosts and slots in a printed table; JSON has all.
 const ROWS_MAX: usize = 50;
@@ -300,8 +300,8 @@ fn row(out: &mut dyn Write, subject: &Subject, is_host: bool) -> io::Result<()> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::judge::Judge;
     use super::*;
+    use nephila_api::judge::Judge;
     use nephila_engine::log::Line;
 
     fn judged() -> Judged {

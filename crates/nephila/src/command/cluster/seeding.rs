@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use nephila_core::job::Job;
 
-use super::{Who, said, say, with};
+use super::{Who, said, say, spread, with};
 use crate::cli::cluster::{JobCreateArgs, LimitArgs};
 use crate::command::resolved;
 use nephila_api::views::Added;
@@ -31,13 +31,15 @@ pub(super) fn create(args: &JobCreateArgs) -> anyhow::Result<Exit> {
     job.limits.pages_per_domain_max = limit_per_domain.unwrap_or(0);
     job.schedule = args.again.schedule().unwrap_or(job.schedule);
     job.check().map_err(|error| usage(error.into()))?;
-    with(&args.common, &args.remote, async |who| match are_many(&job.scope.seeds) {
-        true => many(&who, job).await,
-        false => {
-            let Created { id, name, seeds } = who.create(job).await?;
-            say(&format!("job {name} ({id}): {seeds} seeds sent"));
-            Ok(Exit::Done)
+    with(&args.common, &args.remote, async |who| {
+        // Before the seeds, which take the same way to the home of their domain.
+        spread::spread(&who, &args.spread).await?;
+        if are_many(&job.scope.seeds) {
+            return many(&who, job).await;
         }
+        let Created { id, name, seeds } = who.create(job).await?;
+        say(&format!("job {name} ({id}): {seeds} seeds sent"));
+        Ok(Exit::Done)
     })
 }
 

@@ -1,6 +1,7 @@
 //! The spider's side.
 
 use super::*;
+use crate::remote::v2::VERSION;
 use crate::remote::v2::agent::{
     ABORT_MARGIN_MS, ANSWER_MS, Action as Do, Agent, BEAT_EVERY_MS, Closed, Identity, Piece, START_MARGIN_MS,
 };
@@ -43,7 +44,7 @@ fn it_greets_begins_and_beats() {
     let mut agent = agent();
     agent.connected(0);
     let (token, name) = ("t0ken".to_owned(), "one".to_owned());
-    let hello = Frame::Hello { version: 2, token, name, capacity: 10, session: 0 };
+    let hello = Frame::Hello { version: VERSION, token, name, capacity: 10, session: 0 };
     assert_eq!(drain(&mut agent), [Do::Send(hello)]);
     agent.frame(10, welcome(5, false, &[]));
     let began = [Do::CloseSites, Do::Begin { settings: "{}".into() }, Do::Send(Frame::Beat { number: 1 })];

@@ -18,6 +18,7 @@ fn golden_wanted() -> Wanted {
         is_typed: false,
         keep_connection: true,
         body_bytes_max: Some(1_000),
+        read_as: Some(crate::handler::ReadAs::Style),
         fields: vec![("accept".into(), b"*/*".to_vec())],
     }
 }
@@ -52,7 +53,7 @@ fn golden() -> Vec<(Frame, &'static str)> {
         (Frame::Lease { number: 128, ms: 15_000 }, "000000044200000080019875"),
         (
             Frame::Fetch { id: 5, wanted: Box::new(golden_wanted()) },
-            "0000002743000000050f687474703a2f2f612e746573742f7804c0000201021601e8070106616363657074032a2f2a",
+            "0000002843000000050f687474703a2f2f612e746573742f7804c0000201021601e807050106616363657074032a2f2a",
         ),
         (Frame::Cancel { id: 5 }, "000000014400000005"),
         (Frame::Stored { ids: vec![5, 128] }, "0000000345000000058001"),
@@ -183,6 +184,7 @@ fn all_facts() -> Facts {
         redirect: "http://b.test/".into(),
         truncated: Some(Truncation::Disconnect),
         retry_after: Some(60),
+        found: vec![1, 2, 3],
         exchange: Some(ExchangeFacts {
             started_ago: 12,
             address: Some("192.0.2.9".parse().unwrap()),

@@ -32,7 +32,7 @@ const DISORDER_MAX: usize = 16;
 const ROUNDING_MS: u64 = 1;
 
 /// Lower bounds of the histogram's buckets, in hundredths of the promise. The first bucket must be empty.
-pub(super) const RATIOS: [u64; 8] = [0, 100, 110, 125, 150, 200, 500, 1_000];
+pub const RATIOS: [u64; 8] = [0, 100, 110, 125, 150, 200, 500, 1_000];
 
 /// One request, while later lines may still overlap.
 #[derive(Debug)]
@@ -53,67 +53,74 @@ struct Request {
 
 /// Statistics of one host or one slot.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Subject {
+pub struct Subject {
     /// The host's origin, or the IP address.
-    pub(super) name: String,
+    pub name: String,
     /// Number of requests sent.
-    pub(super) requests: u64,
+    pub requests: u64,
     /// The shortest delay from the end of one request to the start of the next, in milliseconds. For permitted
     /// concurrent requests the distance of the starts counts.
-    pub(super) rest_ms_min: Option<u64>,
+    pub rest_ms_min: Option<u64>,
     /// The promise for that delay.
-    pub(super) promise_ms_there: Option<u64>,
+    pub promise_ms_there: Option<u64>,
+    /// Start of the request after that delay, in milliseconds since 1970.
+    pub rest_at: Option<u64>,
     /// The shortest distance between the starts of two requests.
-    pub(super) apart_ms_min: Option<u64>,
+    pub apart_ms_min: Option<u64>,
     /// The shortest promise.
-    pub(super) promise_ms_min: Option<u64>,
+    pub promise_ms_min: Option<u64>,
     /// The longest promise.
-    pub(super) promise_ms_max: Option<u64>,
+    pub promise_ms_max: Option<u64>,
     /// Maximum number of concurrent requests.
-    pub(super) at_once_max: u32,
+    pub at_once_max: u32,
     /// Number of broken promises.
-    pub(super) exceptions: u64,
+    pub exceptions: u64,
     /// Requests that were repeated without a delay, because the first had no usable answer.
-    pub(super) repeated: u64,
+    pub repeated: u64,
     /// Number of requests for robots.txt among them, the last status, and its time in milliseconds since 1970.
-    pub(super) robots_requests: u64,
+    pub robots_requests: u64,
     /// See `robots_requests`.
-    pub(super) robots_status: Option<u16>,
+    pub robots_status: Option<u16>,
     /// See `robots_requests`.
-    pub(super) robots_at: Option<u64>,
+    pub robots_at: Option<u64>,
     /// Requests sent without obeying robots.txt.
-    pub(super) robots_ignored: u64,
+    pub robots_ignored: u64,
     /// URLs not requested because robots.txt forbids them.
-    pub(super) robots_denied: u64,
+    pub robots_denied: u64,
+    /// Number of hosts that were requested at this address, each counted once for its last address; 0 for a host.
+    pub names: u64,
+    /// The last address of this host.
+    #[serde(skip)]
+    at: Option<SlotKey>,
     #[serde(skip)]
     window: VecDeque<Request>,
     /// The shortest delay in hundredths of its promise.
-    pub(super) ratio_min: Option<u64>,
+    pub ratio_min: Option<u64>,
 }
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Exception {
+pub struct Exception {
     /// The host or the IP address.
-    pub(super) subject: String,
+    pub subject: String,
     /// The kind of promise.
-    pub(super) kind: Kind,
+    pub kind: Kind,
     /// Start of the later request, in milliseconds since 1970.
-    pub(super) at: u64,
+    pub at: u64,
     /// The actual value: milliseconds, or concurrent requests.
-    pub(super) had: u64,
+    pub had: u64,
     /// The promised value.
-    pub(super) promised: u64,
+    pub promised: u64,
     /// The later request.
-    pub(super) url: String,
+    pub url: String,
     /// The earlier request.
-    pub(super) after: Option<String>,
+    pub after: Option<String>,
 }
 
 /// Kinds of promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Kind {
+pub enum Kind {
     /// The crawl delay of the host was too short.
     HostRest,
     /// The crawl delay of the slot was too short.
@@ -126,46 +133,46 @@ pub(super) enum Kind {
 
 /// The result.
 #[derive(Debug, Serialize)]
-pub(super) struct Judged {
+pub struct Judged {
     /// Number of requests sent.
-    pub(super) requests: u64,
+    pub requests: u64,
     /// Number of requests for robots.txt among them.
-    pub(super) robots: u64,
+    pub robots: u64,
     /// Requests that were repeated without a delay: a connection had died, a server redirected to another server, or
     /// required a signature. Only earlier versions did that.
-    pub(super) repeated: u64,
+    pub repeated: u64,
     /// Start of the first request.
-    pub(super) first: Option<u64>,
+    pub first: Option<u64>,
     /// End of the last request.
-    pub(super) last: Option<u64>,
+    pub last: Option<u64>,
     /// Hosts, the lowest ratio of delay to promise first.
-    pub(super) hosts: Vec<Subject>,
+    pub hosts: Vec<Subject>,
     /// Slots, the lowest ratio first.
-    pub(super) slots: Vec<Subject>,
+    pub slots: Vec<Subject>,
     /// Delays of hosts as ratios of the promise, by [`RATIOS`].
-    pub(super) histogram: [u64; RATIOS.len()],
+    pub histogram: [u64; RATIOS.len()],
     /// Total number of exceptions.
-    pub(super) exceptions_total: u64,
+    pub exceptions_total: u64,
     /// The first exceptions.
-    pub(super) exceptions: Vec<Exception>,
+    pub exceptions: Vec<Exception>,
     /// Requests of hosts or slots beyond [`KEYS_MAX`], which were not judged.
-    pub(super) unjudged: u64,
+    pub unjudged: u64,
     /// Promised maximum of concurrent requests per host.
-    pub(super) host_connections: u32,
+    pub host_connections: u32,
     /// Promised maximum of concurrent requests per slot.
-    pub(super) slot_connections: u32,
+    pub slot_connections: u32,
 }
 
 impl Judged {
     /// Whether every judged promise was kept.
-    pub(super) fn is_clean(&self) -> bool {
+    pub fn is_clean(&self) -> bool {
         self.exceptions_total == 0
     }
 }
 
 /// Judges lines, fed in the order of the log.
 #[derive(Debug)]
-pub(super) struct Judge {
+pub struct Judge {
     hosts: HashMap<Box<str>, Subject>,
     slots: HashMap<SlotKey, Subject>,
     found: Found,
@@ -198,7 +205,7 @@ struct Terms {
 
 impl Judge {
     /// With the permitted numbers of concurrent requests per host and per slot.
-    pub(super) fn new(host_connections: u32, slot_connections: u32) -> Judge {
+    pub fn new(host_connections: u32, slot_connections: u32) -> Judge {
         Judge {
             hosts: HashMap::new(),
             slots: HashMap::new(),
@@ -234,7 +241,7 @@ impl Judge {
     }
 
     /// Processes a line.
-    pub(super) fn line(&mut self, line: &Line) {
+    pub fn line(&mut self, line: &Line) {
         self.lines += 1;
         if self.lines.is_multiple_of(SWEEP_LINES) {
             self.sweep();
@@ -269,12 +276,15 @@ impl Judge {
         host.take(line, line.host_rest_ms, host_terms, &mut self.found);
         host.repeat(line, line.host_rest_ms, host_terms, &mut self.found);
         let slot = SlotKey::of(address);
+        let is_new_there = host.at != Some(slot);
+        host.at = Some(slot);
         if self.slots.len() >= KEYS_MAX && !self.slots.contains_key(&slot) {
             self.unjudged += 1;
             return;
         }
         let subject = self.slots.entry(slot);
         let subject = subject.or_insert_with(|| Subject { name: slot.to_string(), ..Subject::default() });
+        subject.names += u64::from(is_new_there);
         subject.take(line, line.slot_rest_ms, slot_terms, &mut self.found);
         subject.repeat(line, line.slot_rest_ms, slot_terms, &mut self.found);
     }
@@ -288,7 +298,7 @@ impl Judge {
     }
 
     /// Judges the remaining requests and returns the result.
-    pub(super) fn finish(mut self) -> Judged {
+    pub fn finish(mut self) -> Judged {
         let (host_terms, slot_terms) = (self.host_terms(), self.slot_terms());
         let mut hosts: Vec<Subject> = self.hosts.into_values().collect();
         let mut slots: Vec<Subject> = self.slots.into_values().collect();
@@ -418,7 +428,7 @@ impl Subject {
         if let Some(rest) = rest {
             if self.rest_ms_min.is_none_or(|min| rest < min) {
                 self.rest_ms_min = Some(rest);
-                self.promise_ms_there = Some(request.promise);
+                (self.promise_ms_there, self.rest_at) = (Some(request.promise), Some(request.began));
             }
             let ratio = ratio(rest, request.promise);
             if let Some(ratio) = ratio {
@@ -482,5 +492,4 @@ fn ratio(rest: u64, promise: u64) -> Option<u64> {
 }
 
 #[cfg(test)]
-#[path = "judge_tests.rs"]
 mod tests;

@@ -1,0 +1,372 @@
+//! Operations of the API as data: method, path, parameters, body, answer and the role that may ask.
+//!
+//! Routing, the check of roles and parameters, and the OpenAPI document come from the same [`Operation`]. An operation
+//! is described once; each kind of server lists the operations that it answers, each with its handler (`routes`).
+
+use http::Method;
+use nephila_engine::settings::Role;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use super::question::HttpQuestion;
+
+/// Maximum length of the value of a parameter in bytes. A URL has at most 8 KiB.
+pub const VALUE_BYTES_MAX: usize = 16 << 10;
+
+/// The JSON schema of a type.
+pub type Shape = fn(&mut SchemaGenerator) -> Schema;
+
+/// The JSON schema of `T`, for an [`Operation`].
+pub const fn shape<T: JsonSchema>() -> Shape {
+    SchemaGenerator::subschema_for::<T>
+}
+
+/// A method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verb {
+    /// Reads; HEAD is answered as well.
+    Get,
+    /// Changes or creates.
+    Post,
+    /// Changes a part.
+    Patch,
+    /// Removes.
+    Delete,
+}
+
+impl Verb {
+    /// The name of the method.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verb::Get => "GET",
+            Verb::Post => "POST",
+            Verb::Patch => "PATCH",
+            Verb::Delete => "DELETE",
+        }
+    }
+
+    /// The verb that answers a method.
+    pub fn of(method: &Method) -> Option<Verb> {
+        match *method {
+            Method::GET | Method::HEAD => Some(Verb::Get),
+            Method::POST => Some(Verb::Post),
+            Method::PATCH => Some(Verb::Patch),
+            Method::DELETE => Some(Verb::Delete),
+            _ => None,
+        }
+    }
+}
+
+/// Permitted values of a parameter.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// Any text.
+    Text,
+    /// A number between two limits, both included.
+    Number(u64, u64),
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// Such as `20s`.
+    Time,
+}
+
+impl Kind {
+    /// Whether a text is a permitted value.
+    fn takes(self, text: &str) -> bool {
+        match self {
+            Kind::Text => text.len() <= VALUE_BYTES_MAX,
+            Kind::Number(least, most) => {
+                let number = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+                number.is_some_and(|number: u64| (least..=most).contains(&number))
+            }
+            Kind::Word(words) => words.contains(&text),
+            Kind::Time => humantime::parse_duration(text).is_ok(),
+        }
+    }
+
+    /// The permitted values, in words.
+    fn meaning(self) -> String {
+        match self {
+            Kind::Text => format!("a text of at most {VALUE_BYTES_MAX} bytes"),
+            Kind::Number(least, u64::MAX) => format!("a number from {least}"),
+            Kind::Number(least, most) => format!("a number from {least} to {most}"),
+            Kind::Word(words) => words.join(", "),
+            Kind::Time => "a time such as 20s".to_owned(),
+        }
+    }
+}
+
+/// The place of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A part of the path, named in the template.
+    Path,
+    /// A parameter of the query.
+    Query,
+    /// A header field.
+    Field,
+}
+
+/// A parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Name, as sent.
+    pub name: &'static str,
+    /// Place in the request.
+    pub place: Place,
+    /// Permitted values.
+    pub kind: Kind,
+    /// Whether a request without the parameter is refused.
+    pub is_required: bool,
+    /// Meaning, in a sentence.
+    pub help: &'static str,
+}
+
+/// An optional parameter of the query.
+pub const fn query(name: &'static str, kind: Kind, help: &'static str) -> Parameter {
+    Parameter { name, place: Place::Query, kind, is_required: false, help }
+}
+
+/// A part of the path.
+pub const fn part(name: &'static str, help: &'static str) -> Parameter {
+    Parameter { name, place: Place::Path, kind: Kind::Text, is_required: true, help }
+}
+
+/// An optional header field.
+pub const fn field(name: &'static str, help: &'static str) -> Parameter {
+    Parameter { name, place: Place::Field, kind: Kind::Text, is_required: false, help }
+}
+
+impl Parameter {
+    /// The same parameter, without which a request is refused.
+    pub const fn required(mut self) -> Parameter {
+        self.is_required = true;
+        self
+    }
+}
+
+/// Content of a body or an answer.
+#[derive(Clone, Copy, Debug)]
+pub enum Form {
+    /// JSON of this shape.
+    Json(Shape),
+    /// Other content, of these types.
+    Other(&'static [&'static str]),
+}
+
+/// An operation. Built by [`get`] or [`change`] and the methods below, as a static.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation {
+    /// Stable name, unique among all operations.
+    pub id: &'static str,
+    /// The method.
+    pub verb: Verb,
+    /// Template of the path: `/api/v1/jobs/{job}`. A last part `{*rest}` takes the rest of the path with its slashes.
+    pub path: &'static str,
+    /// Group of the operation in the document.
+    pub tag: &'static str,
+    /// The least role; none for an operation that needs no token.
+    pub role: Option<Role>,
+    /// What the operation does, in a sentence.
+    pub summary: &'static str,
+    /// Parameters, in any order.
+    pub parameters: &'static [Parameter],
+    /// Body of the request, if there is one.
+    pub body: Option<Form>,
+    /// Status of a usual answer.
+    pub status: u16,
+    /// Content of a usual answer.
+    pub answer: Form,
+    /// Further answers without an error, each with its meaning.
+    pub also: &'static [(u16, &'static str)],
+    /// Field of the answer with the rows of a list, which may be asked for as JSON lines; empty if the answer itself
+    /// is the list.
+    pub rows: Option<&'static str>,
+}
+
+const fn new(verb: Verb, id: &'static str, path: &'static str, summary: &'static str) -> Operation {
+    Operation {
+        id,
+        verb,
+        path,
+        tag: "crawl",
+        role: Some(Role::Read),
+        summary,
+        parameters: &[],
+        body: None,
+        status: 200,
+        answer: Form::Other(&["application/json"]),
+        also: &[],
+        rows: None,
+    }
+}
+
+/// An operation that reads.
+pub const fn get(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
+    new(Verb::Get, id, path, summary)
+}
+
+/// An operation that changes something, for holders of this role.
+pub const fn change(
+    verb: Verb,
+    role: Role,
+    id: &'static str,
+    path: &'static str,
+    summary: &'static str,
+) -> Operation {
+    let operation = new(verb, id, path, summary);
+    Operation { role: Some(role), ..operation }
+}
+
+impl Operation {
+    /// Sets the group.
+    pub const fn tag(mut self, tag: &'static str) -> Operation {
+        self.tag = tag;
+        self
+    }
+
+    /// Needs no token.
+    pub const fn open(mut self) -> Operation {
+        self.role = None;
+        self
+    }
+
+    /// Sets the parameters.
+    pub const fn with(mut self, parameters: &'static [Parameter]) -> Operation {
+        self.parameters = parameters;
+        self
+    }
+
+    /// The body is JSON of this type.
+    pub const fn takes<T: JsonSchema>(mut self) -> Operation {
+        self.body = Some(Form::Json(shape::<T>()));
+        self
+    }
+
+    /// The body has one of these types.
+    pub const fn takes_text(mut self, types: &'static [&'static str]) -> Operation {
+        self.body = Some(Form::Other(types));
+        self
+    }
+
+    /// The answer is JSON of this type.
+    pub const fn gives<T: JsonSchema>(mut self) -> Operation {
+        self.answer = Form::Json(shape::<T>());
+        self
+    }
+
+    /// The answer has one of these types.
+    pub const fn gives_text(mut self, types: &'static [&'static str]) -> Operation {
+        self.answer = Form::Other(types);
+        self
+    }
+
+    /// Sets the status of a usual answer.
+    pub const fn status(mut self, status: u16) -> Operation {
+        self.status = status;
+        self
+    }
+
+    /// Sets further answers without an error.
+    pub const fn or(mut self, also: &'static [(u16, &'static str)]) -> Operation {
+        self.also = also;
+        self
+    }
+
+    /// The rows of the answer, which may be asked for as JSON lines.
+    pub const fn rows(mut self, field: &'static str) -> Operation {
+        self.rows = Some(field);
+        self
+    }
+
+    /// Matches a path, and decodes its parts.
+    pub fn matches(&self, path: &str) -> Option<Vec<(&'static str, String)>> {
+        let (mut parts, mut rest) = (Vec::new(), path);
+        let mut wanted = self.path.split('/').peekable();
+        while let Some(part) = wanted.next() {
+            if let Some(name) = part.strip_prefix("{*").and_then(|name| name.strip_suffix('}')) {
+                parts.push((name, rest.to_owned()));
+                return (!rest.is_empty()).then_some(parts);
+            }
+            let (here, behind) = match wanted.peek() {
+                Some(_) => rest.split_once('/')?,
+                None => (rest, ""),
+            };
+            match part.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
+                Some(_) if here.is_empty() || here.contains('/') => return None,
+                Some(name) => parts.push((name, super::question::unescaped(here))),
+                None if part != here => return None,
+                None => {}
+            }
+            rest = behind;
+        }
+        Some(parts)
+    }
+
+    /// Checks the parameters of a request. The error is a title and a detail.
+    pub fn check(&self, asked: &HttpQuestion) -> Result<(), (String, String)> {
+        for parameter in self.parameters {
+            let given = match parameter.place {
+                Place::Query => asked.parameter(parameter.name),
+                Place::Field => asked.field(parameter.name).map(str::to_owned),
+                Place::Path => Some(asked.part(parameter.name).to_owned()),
+            };
+            match given {
+                None if parameter.is_required => {
+                    return Err((format!("missing parameter {}", parameter.name), parameter.help.to_owned()));
+                }
+                Some(text) if !parameter.kind.takes(&text) => {
+                    let title = format!("invalid parameter {}", parameter.name);
+                    return Err((title, format!("{} is {}", parameter.name, parameter.kind.meaning())));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::*;
+
+    static JOB: Operation = get("getThing", "/api/v1/jobs/{job}/{step}", "A step.").with(&[
+        part("job", "The job."),
+        query("max", Kind::Number(1, 10), "Rows.").required(),
+        query("state", Kind::Word(&["on", "off"]), "State."),
+    ]);
+    static REST: Operation = get("getRest", "/web/{*url}", "The rest.");
+
+    #[test]
+    fn a_path_is_matched_part_by_part_and_its_parts_are_decoded() {
+        let parts = JOB.matches("/api/v1/jobs/a%2Fb/pause").unwrap();
+        assert_eq!(parts, [("job", "a/b".to_owned()), ("step", "pause".to_owned())]);
+        for other in ["/api/v1/jobs/a", "/api/v1/jobs/a/b/c", "/api/v1/jobs//b", "/api/v2/jobs/a/b", "", "/"]
+        {
+            assert_eq!(JOB.matches(other), None, "{other}");
+        }
+        let rest = REST.matches("/web/2026id_/http://a.test//x%20y").unwrap();
+        assert_eq!(rest, [("url", "2026id_/http://a.test//x%20y".to_owned())], "as received");
+        assert_eq!(REST.matches("/web/"), None);
+    }
+
+    #[test]
+    fn a_parameter_outside_its_limits_is_refused_by_name() {
+        let check = |target: &str| {
+            let asked = HttpQuestion::new(Method::GET, target, HeaderMap::new(), false);
+            JOB.check(&asked).map_err(|(title, _)| title)
+        };
+        assert_eq!(check("/x?max=10&state=on&other=1"), Ok(()));
+        for (target, title) in [
+            ("/x", "missing parameter max"),
+            ("/x?max=0", "invalid parameter max"),
+            ("/x?max=+1", "invalid parameter max"),
+            ("/x?max=", "invalid parameter max"),
+            ("/x?max=99999999999999999999", "invalid parameter max"),
+            ("/x?max=1&state=maybe", "invalid parameter state"),
+        ] {
+            assert_eq!(check(target), Err(title.to_owned()), "{target}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A request as the operations of the API see it: method, path, parameters, header fields and the complete body.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Method;
+use http::header::HeaderMap;
+
+use super::guard::Asker;
+use super::hub::Hub;
+
+/// Header field of a request that another node has forwarded: `owner` or `archive`.
+pub const FORWARDED: &str = "nephila-forwarded";
+
+/// A request with its complete body.
+#[derive(Debug)]
+pub struct HttpQuestion {
+    /// HTTP method of the request.
+    pub method: Method,
+    /// Path and query, as received.
+    pub target: String,
+    /// Path of the target, without the query.
+    pub path: String,
+    query: String,
+    /// Header fields of the request.
+    pub headers: HeaderMap,
+    /// Complete body of the request; empty for a request without a body.
+    pub body: Bytes,
+    /// Whether the connection is encrypted.
+    pub is_tls: bool,
+    /// Values of the path's template, decoded.
+    pub(crate) parts: Vec<(&'static str, String)>,
+    /// The client; none for a question of our own.
+    pub(crate) asker: Option<Arc<Asker>>,
+    /// What the client can follow, and who else does.
+    pub(crate) hub: Option<Arc<Hub>>,
+}
+
+impl HttpQuestion {
+    /// A request without a body.
+    pub fn new(method: Method, target: &str, headers: HeaderMap, is_tls: bool) -> HttpQuestion {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        HttpQuestion {
+            method,
+            target: target.to_owned(),
+            path: path.to_owned(),
+            query: query.to_owned(),
+            headers,
+            body: Bytes::new(),
+            is_tls,
+            parts: Vec::new(),
+            asker: None,
+            hub: None,
+        }
+    }
+
+    /// The value of a query parameter. A plus sign stays a plus sign: URLs contain plus signs.
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        self.values(name).next()
+    }
+
+    /// The values of a query parameter that may be repeated.
+    pub fn parameters(&self, name: &str) -> Vec<String> {
+        self.values(name).collect()
+    }
+
+    /// The value of a query parameter as a number. The table of operations refuses other texts before.
+    pub fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+        self.parameter(name)?.parse().ok()
+    }
+
+    /// The value of a part of the path, by its name in the template; empty for a name that the template does not have.
+    pub fn part(&self, name: &str) -> &str {
+        self.parts.iter().find(|(other, _)| *other == name).map_or("", |(_, value)| value)
+    }
+
+    fn values(&self, name: &str) -> impl Iterator<Item = String> {
+        let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.filter(move |(other, _)| *other == name).map(|(_, value)| unescaped(value))
+    }
+
+    /// A header field, if its value is text.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+/// Percent-decodes a text.
+pub fn unescaped(text: &str) -> String {
+    String::from_utf8_lossy(&nephila_core::url::percent_decode(text.as_bytes())).into_owned()
+}
+
+/// Percent-encodes a text as the value of a parameter.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
