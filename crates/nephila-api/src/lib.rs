@@ -21,7 +21,6 @@ mod cache;
 pub mod captures;
 mod client;
 mod content;
-pub mod cursor;
 pub mod dashboard;
 mod document;
 pub mod event_pages;
