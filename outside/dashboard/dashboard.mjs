@@ -1,7 +1,8 @@
 // Opens every page of the dashboard of a running node in Chromium, and judges it.
 //
-//     npm ci && node dashboard.mjs URL [--second URL] [--token TOKEN] [--out DIR] [--kill COMMAND] [--may-change]
-//                                      [--only PAGE,PAGE] [--chromium PATH] [--load-ms 1000] [--quick] [--strict]
+//     npm ci && node dashboard.mjs URL [--second URL] [--token TOKEN] [--out DIR] [--kill COMMAND] [--revive COMMAND]
+//                                      [--may-change] [--only PAGE,PAGE] [--chromium PATH] [--load-ms 1000] [--quick]
+//                                      [--strict] [--want-attacks N] [--assets DIR]
 //
 // On every page, in light and dark, 1280 and 390 pixels wide:
 // - it is painted and has its data within a second; no error in the console; no request to another origin; the policy is whole
@@ -11,14 +12,17 @@
 //   dialog opens, no element is made, no link leads where it must not, no hidden character stands in the text
 // - Tab reaches everything in sight, and the focus is seen
 // Then: the overview follows the API within three seconds; with `--may-change` the politeness page follows a new stop (which
-// is removed again); with `--second` and `--kill` the page of the killed node says that the connection is lost and keeps its
-// numbers, and the page of the first node shows the loss within three seconds after the API does.
+// is removed again); with `--second` and `--kill` the page of the killed node says that the connection is lost, keeps its
+// numbers and leads to another node, whose page opens; the first node shows the loss within three seconds; and with `--revive`
+// the page of the killed node goes on by itself when the node is back.
 //
-// With `--strict` each hostile string that comes from the API must be seen on some page, not only do no harm.
+// With `--strict` each hostile string that comes from the API must be seen on some page, not only do no harm;
+// `--want-attacks N` wants at least N of them. With `--assets DIR` the files of the dashboard are read from there instead of
+// from the node: a change is seen without a build.
 // Screenshots go to `--out`. Prints a line per page, and every complaint; exits with 1 if there is one.
 
 import { exec } from 'node:child_process';
-import { mkdir } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
@@ -30,6 +34,10 @@ const LOAD_MS = 1000;
 const OPENS_MAX = 3;
 /** A change in the API is seen within this time. */
 const FOLLOW_MS = 3000;
+/** A node that was started again answers within this time; then its page has this long to go on. */
+const REVIVE_MS = 90_000;
+const GO_ON_MS = 5000;
+const TYPES = { html: 'text/html; charset=utf-8', js: 'text/javascript; charset=utf-8', css: 'text/css; charset=utf-8' };
 const QUIET = ['--no-sandbox', '--headless', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--no-first-run', '--disable-domain-reliability', '--no-pings'];
 const LOOKS = [['light', 1280], ['dark', 1280], ['light', 390], ['dark', 390]];
 
@@ -102,7 +110,17 @@ class Judge {
       this.complain(this.where ?? 'page', [`a request goes to another origin: ${route.request().url().slice(0, 120)}`]);
       return route.abort();
     });
+    if (this.assets) await this.replaceAssets(context);
     return context;
+  }
+
+  /** The files of the dashboard as they are in a folder. */
+  async replaceAssets(context) {
+    await context.route((url) => url.pathname === '/' || url.pathname.startsWith('/ui/'), async (route) => {
+      const name = path.basename(new URL(route.request().url()).pathname) || 'index.html';
+      const answer = await route.fetch();
+      return route.fulfill({ response: answer, headers: { ...answer.headers(), 'content-type': TYPES[name.split('.').at(-1)] ?? 'text/plain' }, body: await readFile(path.join(this.assets, name)) });
+    });
   }
 
   /** Opens a page and listens to everything that goes wrong in it. */
@@ -280,37 +298,76 @@ class Judge {
     await context.close();
   }
 
-  /** A node dies while its page and the page of another node are open. */
+  /** A node dies while its page and pages of another node are open; then it comes back. */
   async death() {
     const context = await this.context();
     await context.unrouteAll();
-    const first = await this.open(context, '#/cluster', 'death', { mayFail: true });
-    const second = await this.open(context, '#/', 'death', { mayFail: true, base: this.second });
-    await second.page.waitForSelector('[data-of="status:done.pages"]');
+    if (this.assets) await this.replaceAssets(context);
+    const { page: first } = await this.open(context, '#/cluster', 'death', { mayFail: true });
+    const { page: overview } = await this.open(context, '#/', 'death', { mayFail: true });
+    const { page: second } = await this.open(context, '#/', 'death', { mayFail: true, base: this.second });
+    await second.waitForSelector('[data-of="status:done.pages"]');
+    const name = (await fetch(new URL('api/v1/status', this.second)).then((answer) => answer.json())).name;
+    await second.waitForTimeout(1500);
     const before = JSON.stringify(await this.nodes());
-    await (typeof this.kill === 'function' ? this.kill() : new Promise((done) => exec(this.kill, done)));
+    await this.command(this.kill);
     const killed = Date.now();
-    const lost = second.page.waitForSelector('#lost:not([hidden])', { timeout: 10_000 }).then(() => Date.now() - killed, () => this.complain('death', ['the page of the dead node does not say that the connection is lost']));
+    const since = () => Date.now() - killed;
+    const lost = second.waitForSelector('#lost:not([hidden])', { timeout: 10_000 }).then(since, () => this.complain('death', ['the page of the dead node does not say that the connection is lost']));
+    const row = overview.locator('tr', { has: overview.getByText(name, { exact: true }) }).getByText('no answer');
+    const noticed = row.first().waitFor({ timeout: FOLLOW_MS }).then(since, () => this.complain('death', [`the overview of another node does not show the death within ${FOLLOW_MS} ms`]));
     let changed = 0;
-    while (Date.now() - killed < 90_000 && !changed) {
+    while (since() < 90_000 && !changed) {
       if (JSON.stringify(await this.nodes()) !== before) changed = Date.now();
-      else await first.page.waitForTimeout(150);
+      else await first.waitForTimeout(150);
     }
     if (!changed) this.complain('death', ['the API does not show the death of the node']);
     const seen = async () => {
       const said = await this.ask('cluster');
-      return first.page.evaluate(([count, none]) => document.querySelector('[data-of="cluster:nodes.length"]')?.value === String(count) && document.querySelector('[data-of="cluster:without_owner"]')?.value === String(none), [said?.nodes.length, said?.without_owner]);
+      return first.evaluate(([count, none]) => document.querySelector('[data-of="cluster:nodes.length"]')?.value === String(count) && document.querySelector('[data-of="cluster:without_owner"]')?.value === String(none), [said?.nodes.length, said?.without_owner]);
     };
-    while (!(await seen()) && Date.now() - changed < FOLLOW_MS) await first.page.waitForTimeout(100);
+    while (!(await seen()) && Date.now() - changed < FOLLOW_MS) await first.waitForTimeout(100);
     if (!(await seen())) this.complain('death', [`the page of the cluster does not follow within ${FOLLOW_MS} ms`]);
-    const keeps = await second.page.isVisible('[data-of="status:done.pages"]');
+    const onPage = Date.now() - changed;
+    const keeps = await second.isVisible('[data-of="status:done.pages"]');
     if (!keeps) this.complain('death', ['the page of the dead node has lost its numbers']);
-    this.say(`death       lost after ${await lost} ms; in the API after ${changed - killed} ms, on the page ${Date.now() - changed} ms later`);
+    this.say(`death       lost after ${await lost} ms, seen on another node after ${await noticed} ms; in the API after ${changed - killed} ms, on the page ${onPage} ms later`);
     if (this.out) {
-      await first.page.screenshot({ path: path.join(this.out, 'death-cluster.png'), fullPage: true });
-      await second.page.screenshot({ path: path.join(this.out, 'death-lost.png') });
+      await overview.screenshot({ path: path.join(this.out, 'death-overview.png'), fullPage: true });
+      await first.screenshot({ path: path.join(this.out, 'death-cluster.png'), fullPage: true });
+      await second.screenshot({ path: path.join(this.out, 'death-lost.png') });
     }
+    this.complain('death', await checks.accessible(second));
+    this.complain('death', await checks.unharmed(second));
+    await this.elsewhere(context, second);
+    if (this.revive) await this.comesBack(second);
     await context.close();
+  }
+
+  /** The page of a dead node leads to the same page of another node. */
+  async elsewhere(context, page) {
+    const links = await page.$$eval('#lost a', (all) => all.map((link) => link.href));
+    if (!links.length) return this.complain('death', ['the page of the dead node names no address of another node']);
+    const opened = await this.open(context, '#/', 'death', { base: links[0] });
+    if (!(await opened.page.$('[data-of="status:done.pages"]'))) this.complain('death', [`${links[0]} is no overview`]);
+    await opened.page.close();
+    this.say(`elsewhere   the page of the dead node leads to ${links.join(' and ')}`);
+  }
+
+  /** The page goes on by itself when its node is back. */
+  async comesBack(page) {
+    await this.command(this.revive);
+    const end = Date.now() + REVIVE_MS;
+    const answers = () => fetch(new URL('api/v1/status', this.second)).then((answer) => answer.ok, () => false);
+    while (!(await answers()) && Date.now() < end) await page.waitForTimeout(100);
+    const back = Date.now();
+    await page.waitForSelector('#connection .good', { timeout: GO_ON_MS }).catch(() => this.complain('death', [`the page does not go on within ${GO_ON_MS} ms after its node is back`]));
+    if (await page.isVisible('#lost')) this.complain('death', ['the page still says that the connection is lost']);
+    this.say(`back        the page goes on ${Date.now() - back} ms after its node answers again`);
+  }
+
+  async command(command) {
+    await (typeof command === 'function' ? command() : new Promise((done) => exec(command, done)));
   }
 
   async nodes() {
@@ -337,6 +394,7 @@ class Judge {
       const never = [...came].filter((name) => !seen.has(name));
       // A list has pages, so on a real node an attack may come and stand on a later page.
       if (never.length && this.isStrict) this.complain('attacks', [`came from the API and are nowhere shown as text: ${never.join(', ')}`]);
+      if (seen.size < (this.wantAttacks ?? 0)) this.complain('attacks', [`${seen.size} hostile strings are shown as text, ${this.wantAttacks} are wanted`]);
       this.say(`attacks     ${seen.size} of ${came.size} that came from the API are shown as text`);
     } finally {
       await this.browser.close();
@@ -352,10 +410,10 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [url, ...rest] = process.argv.slice(2);
   const option = (name) => (rest.includes(`--${name}`) ? rest[rest.indexOf(`--${name}`) + 1] : undefined);
   if (!url || url.startsWith('--')) {
-    console.error('usage: node dashboard.mjs URL [--second URL] [--token TOKEN] [--out DIR] [--kill COMMAND] [--may-change] [--only PAGE,PAGE] [--chromium PATH] [--load-ms 1000] [--quick] [--strict]');
+    console.error('usage: node dashboard.mjs URL [--second URL] [--token TOKEN] [--out DIR] [--kill COMMAND] [--revive COMMAND] [--may-change] [--only PAGE,PAGE] [--chromium PATH] [--load-ms 1000] [--quick] [--strict] [--want-attacks N] [--assets DIR]');
     process.exit(2);
   }
-  const complaints = await judge({ url: url.endsWith('/') ? url : `${url}/`, second: option('second'), token: option('token'), out: option('out'), kill: option('kill'), chromium: option('chromium'), only: option('only')?.split(','), mayChange: rest.includes('--may-change'), loadMs: Number(option('load-ms') ?? LOAD_MS), isQuick: rest.includes('--quick'), isStrict: rest.includes('--strict') });
+  const complaints = await judge({ url: url.endsWith('/') ? url : `${url}/`, second: option('second'), token: option('token'), out: option('out'), kill: option('kill'), revive: option('revive'), assets: option('assets'), wantAttacks: Number(option('want-attacks') ?? 0), chromium: option('chromium'), only: option('only')?.split(','), mayChange: rest.includes('--may-change'), loadMs: Number(option('load-ms') ?? LOAD_MS), isQuick: rest.includes('--quick'), isStrict: rest.includes('--strict') });
   console.log(complaints.length ? `${complaints.length} complaints` : 'no complaint');
   process.exit(complaints.length ? 1 : 0);
 }

@@ -12,12 +12,13 @@ import { fileURLToPath } from 'node:url';
 import { World } from './samples.mjs';
 
 export const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
-const ASSETS = fileURLToPath(new URL('../../crates/nephila-api/src/dashboard/assets/', import.meta.url));
+/** Programs that keep a copy of this folder name the files of the dashboard. */
+const ASSETS = process.env.NEPHILA_DASHBOARD_ASSETS ?? fileURLToPath(new URL('../../crates/nephila-api/src/dashboard/assets/', import.meta.url));
 const TYPES = { html: 'text/html; charset=utf-8', js: 'text/javascript; charset=utf-8', css: 'text/css; charset=utf-8', txt: 'text/plain; charset=utf-8' };
 const BODY_MAX = 4 << 20;
 
 /** Starts a server. `plant(name, text)` may change a file, `delayMs` delays every answer, `csp: false` leaves the policy out. */
-export async function start({ port = 0, mode = 'single', hosts = 10_000, token, reader, assets = ASSETS, plant = (_, text) => text, delayMs = 0, csp = true, world = new World({ mode, hosts }), frozen = false, absent = [] } = {}) {
+export async function start({ port = 0, mode = 'single', hosts = 10_000, name, token, reader, assets = ASSETS, plant = (_, text) => text, delayMs = 0, csp = true, world = new World({ mode, hosts, name }), frozen = false, absent = [] } = {}) {
   const followers = new Set();
   const sessions = new Map();
   const server = http.createServer((request, response) => answer(request, response).catch((error) => fail(response, error.status ?? 500, error.title ?? String(error), error.detail)));

@@ -10,8 +10,8 @@ const STEP_S = 5;
 const PAGE_MAX = 1000;
 
 export class World {
-  constructor({ mode = 'single', hosts = 10_000, partitions = 64, hostile = true } = {}) {
-    Object.assign(this, { mode, partitions, hostile, attack: 0, alive: new Set(NODES), draining: new Set(), ticks: 0, refused: [] });
+  constructor({ mode = 'single', hosts = 10_000, partitions = 64, hostile = true, name = 'n1' } = {}) {
+    Object.assign(this, { mode, name, partitions, hostile, addresses: {}, attack: 0, alive: new Set(NODES), draining: new Set(), ticks: 0, refused: [] });
     this.started = Date.now() - 5_892_000;
     this.rate = 61.1;
     this.pages = 8112;
@@ -76,7 +76,7 @@ export class World {
     const alarms = isArchive ? [] : [{ name: 'blocked', text: `31 % of the last requests were answered 429 or 5xx ${this.hostile ? ATTACKS[this.ticks % ATTACKS.length].text : ''}`, since: new Date(Date.now() - 500_000).toISOString() }];
     const paused = this.job.state !== 'running';
     const said = {
-      version: '0.1.0', name: this.mode === 'cluster' ? 'n1' : 'press', mode: this.mode, now: new Date().toISOString(), started_at: new Date(this.started).toISOString(),
+      version: '0.1.0', name: this.mode === 'cluster' ? this.name : 'press', mode: this.mode, now: new Date().toISOString(), started_at: new Date(this.started).toISOString(),
       state: isArchive ? 'archive' : paused ? 'ready' : 'crawling',
       sentence: isArchive ? 'This is a finished archive: it is read, and nothing is fetched.' : paused ? 'Nothing is fetched: the job is paused.' : `Fetching ${this.rate.toFixed(1)} pages/s; politeness holds it back: 214 hosts rest between two requests.`,
       limited_by: isArchive ? { reason: 'archive', detail: 'an archive is only read' } : paused ? { reason: 'paused', detail: 'all jobs are paused' } : { reason: 'politeness', detail: '214 hosts rest between two requests' },
@@ -182,7 +182,7 @@ export class World {
   }
 
   cluster() {
-    const nodes = [...this.alive].map((name, at) => ({ name, address: `127.0.0.1:${6375 + at}`, draining: this.draining.has(name), partitions: this.owners.filter((owner) => owner.node === name).length, state: 'crawling' }));
+    const nodes = [...this.alive].map((name, at) => ({ name, address: this.addresses[name] ?? `127.0.0.1:${6375 + at}`, draining: this.draining.has(name), partitions: this.owners.filter((owner) => owner.node === name).length, state: 'crawling' }));
     return { partitions: this.partitions, without_owner: this.owners.filter((owner) => !owner.node).length, nodes, alarms: this.hostile ? ['node n2: it holds no lease, so it fetches nothing', ...ATTACKS.map(({ text }) => text)] : [] };
   }
 

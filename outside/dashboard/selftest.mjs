@@ -69,12 +69,17 @@ if (!only || only === 'clean') {
   if (isWhole) {
     await clean('a finished folder gets no complaint', { mode: 'archive' }, () => ({}));
     await clean('a node with a token gets no complaint', { mode: 'single', token: 'secret' }, () => ({ isQuick: true }));
-    const second = await start({ mode: 'cluster' });
-    await clean('a cluster that loses a node gets no complaint', { mode: 'cluster' }, (node) => ({ second: second.url, kill: async () => {
-      await second.close();
-      node.world.kill('n3');
-      setTimeout(() => node.world.takeOver(), 4000);
-    } }));
+    let second = await start({ mode: 'cluster', name: 'n3' });
+    await clean('a cluster that loses a node gets no complaint', { mode: 'cluster' }, (node) => {
+      const { host, port } = { host: new URL(node.url).host, port: Number(new URL(second.url).port) };
+      second.world.addresses = { n1: host, n2: host };
+      const kill = async () => {
+        await second.close();
+        node.world.kill('n3');
+        setTimeout(() => node.world.takeOver(), 4000);
+      };
+      return { second: second.url, kill, revive: async () => (second = await start({ mode: 'cluster', name: 'n3', port })) };
+    });
   }
 }
 for (const [name, { only: pages, word, world, ...options }] of Object.entries(FAULTS)) {

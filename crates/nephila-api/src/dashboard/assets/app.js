@@ -1,7 +1,8 @@
 // The shell of the dashboard: which page is open, the navigation, the live connection and its loss, the login.
 
 import { Actions } from './actions.js';
-import { foreign, h, route, visible } from './dom.js';
+import { get } from './api.js';
+import { foreign, h, outside, route, visible } from './dom.js';
 import { Live } from './live.js';
 import { Page } from './page.js';
 import { heading, loading } from './parts.js';
@@ -17,6 +18,8 @@ const PAGES = [
 const BELOW = { job: 'jobs', host: 'hosts', url: 'url' };
 /** A screen reader hears the sentence again after this time at the earliest. */
 const SAY_MS = 15_000;
+/** The addresses of the nodes are asked for again after this time, or when nodes come and go. */
+const PEERS_MS = 60_000;
 
 const at = (id) => document.getElementById(id);
 const main = at('main');
@@ -28,6 +31,7 @@ const actions = new Actions(at('dialog'), (text) => say(text));
 let open = null;
 let isLogin = false;
 let said = { key: '', at: 0 };
+const peers = { names: '', at: 0, addresses: new Map() };
 
 function say(text) {
   at('said').textContent = visible(text, 500);
@@ -103,17 +107,38 @@ function showConnection() {
   }
   if (lost.hidden) {
     lost.replaceChildren(h('b', {}, `▲ ${live.problem?.isLost === false ? 'No new numbers' : 'Connection lost'} since ${clock(live.lostAt)} UTC. `),
-      h('span', {}, foreign(live.problem?.title ?? ''), '. ', foreign(live.problem?.detail ?? ''), ' The page tries again by itself. '),
+      h('span', {}, foreign(sentence(live.problem?.title)), foreign(live.problem?.detail ?? ''), ' The page tries again by itself. '),
       h('span', { class: 'age', 'aria-live': 'off' }), otherNodes());
     lost.hidden = false;
   }
   lost.querySelector('.age').textContent = live.lastAt ? `The last numbers are ${span(Math.round(live.age()))} old.` : 'No numbers have come yet.';
 }
 
-/** The other nodes of a cluster answer the same questions: their names help to find them when this one is gone. */
+/** The title of a problem as a sentence. */
+const sentence = (title = '') => (title ? `${title[0].toUpperCase()}${title.slice(1)}. ` : '');
+
+/** The other nodes of a cluster answer the same questions: the way to this page there, when this node is gone. */
 function otherNodes() {
-  const names = (live.status?.nodes ?? []).map((node) => node.name).filter((name) => name !== live.status.name);
-  return names.length ? h('p', {}, 'The other nodes of the cluster show the same pages: ', names.map((name, index) => [index ? ', ' : '', foreign(name, 60)]), '.') : null;
+  const names = (live.status?.nodes ?? []).filter((node) => !node.error).map((node) => node.name).filter((name) => name !== live.status.name);
+  const way = (name) => {
+    const address = peers.addresses.get(name);
+    return address ? [foreign(name, 60), ': ', outside(`${address}/${location.hash}`, visible(address, 80))] : foreign(name, 60);
+  };
+  return names.length ? h('p', { class: 'others' }, 'The other nodes show the same page: ', names.map((name, index) => [index ? ', ' : '', way(name)]), '.') : null;
+}
+
+/** Asks where the nodes answer while this node can still say so. */
+async function learnPeers(status) {
+  const names = (status.nodes ?? []).map((node) => node.name).join();
+  if (status.mode !== 'cluster' || (names === peers.names && Date.now() - peers.at < PEERS_MS)) return;
+  Object.assign(peers, { names, at: Date.now() });
+  try {
+    const { nodes = [] } = await get('cluster');
+    peers.addresses = new Map(nodes.filter((node) => node.address).map((node) => [node.name, node.address.includes('://') ? node.address : `http://${node.address}`]));
+  } catch {
+    // Names alone help too; the next status asks again.
+    peers.names = '';
+  }
 }
 
 function takeStatus(status) {
@@ -169,6 +194,7 @@ function start() {
   live.addEventListener('status', (event) => {
     takeStatus(event.detail);
     showConnection();
+    learnPeers(event.detail);
   });
   live.addEventListener('unauthorised', showLogin);
   addEventListener('hashchange', navigated);

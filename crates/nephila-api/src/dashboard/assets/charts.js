@@ -124,7 +124,7 @@ export class TimeChart {
       fill: this.stacked ? pattern(css(colour), css('--card'), PATTERNS[index % PATTERNS.length]) : undefined,
     }));
     const options = {
-      width, height: HEIGHT, legend: { show: false }, cursor: { show: false }, padding: [10, 8, 0, 0],
+      width, height: HEIGHT, legend: { show: false }, cursor: { show: false }, padding: [10, 20, 0, 0],
       series: [{}, ...series],
       bands: this.stacked ? this.series.slice(1).map((_, index) => ({ series: [index + 2, index + 1] })) : [],
       scales: { x: { time: true }, y: this.log ? { distr: 3, range: (_, low, high) => [Math.max(1, low / 2), Math.max(10, high * 2)] } : { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },

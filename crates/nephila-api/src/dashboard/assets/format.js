@@ -44,12 +44,15 @@ export function span(seconds) {
   return `${full(seconds / 31_557_600, 0)} years`;
 }
 
-/** `14:03:22` today, `14 Nov 14:03` on another day; UTC. */
+/** Within this time before or after now, a time needs no date. */
+const NEAR_MS = 12 * 3_600_000;
+
+/** `14:03:22` within twelve hours, `14 Nov 14:03` otherwise; UTC. */
 export function clock(text) {
   const at = new Date(text);
   if (Number.isNaN(at.getTime())) return NONE;
   const iso = at.toISOString();
-  if (iso.slice(0, 10) === new Date().toISOString().slice(0, 10)) return iso.slice(11, 19);
+  if (Math.abs(Date.now() - at.getTime()) < NEAR_MS) return iso.slice(11, 19);
   const year = at.getUTCFullYear() === new Date().getUTCFullYear() ? '' : ` ${at.getUTCFullYear()}`;
   return `${at.getUTCDate()} ${MONTHS[at.getUTCMonth()]}${year} ${iso.slice(11, 16)}`;
 }
