@@ -61,6 +61,7 @@ async function go() {
     else link.removeAttribute('aria-current');
   }
   closeMenu();
+  if (name !== 'url') at('find-url').value = '';
   const words = PAGES.find(([address]) => address === current)?.[2] ?? (known ? 'Explain' : 'Not found');
   document.title = `${words} · Nephila`;
   main.replaceChildren(...loading(words));

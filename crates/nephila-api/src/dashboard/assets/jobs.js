@@ -52,9 +52,9 @@ export function open(page) {
 function view(page, jobs, state, redraw, again) {
   const running = jobs.filter((job) => job.state === 'running' && !job.progress?.complete).length;
   return [
-    heading('Jobs', `${count(jobs.length, 'job')}, ${running} running. Two jobs together are exactly as polite as one.`, ' ', page.actions.refusal(page.status)),
+    heading('Jobs', jobs.length ? `${count(jobs.length, 'job')}, ${running} running. ${jobs.length > 1 ? 'All jobs together are exactly as polite as one.' : ''}` : '', ' ', page.actions.refusal(page.status)),
     card(12, 'All jobs', addButton(page, jobs.find((job) => job.state === 'running')?.name ?? jobs[0]?.name, again),
-      local({ caption: 'Jobs', rows: jobs, state, redraw, key: (job) => job.name, none: 'There is no job. Start one with `nephila job create`.', columns: [
+      local({ caption: 'Jobs', rows: jobs, state, redraw, key: (job) => job.name, none: page.status?.mode === 'archive' ? 'A finished archive has no jobs.' : ['There is no job. Start one with ', h('code', {}, 'nephila job create'), '.'], columns: [
         { key: 'name', label: 'job', sort: true, value: (job) => job.name, cell: (job) => [h('a', { href: route(`job/${encodeURIComponent(job.name)}`) }, foreign(job.name, 80)), jobProgress(job)] },
         { key: 'state', label: 'state', sort: true, value: (job) => job.state, cell: (job) => [jobState(job), job.progress?.complete ? h('div', { class: 'dim' }, ago(job.progress.complete)) : null] },
         { key: 'kind', label: 'scope', cell: (job) => foreign(job.kind ?? '–', 40) },
