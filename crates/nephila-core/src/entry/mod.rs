@@ -132,6 +132,13 @@ pub enum Admission {
     Again(QueueKey),
 }
 
+impl Entry {
+    /// Whether the entry only says how far an inbox was read.
+    pub(crate) fn is_position(&self) -> bool {
+        matches!(self, Entry::Inbox { .. })
+    }
+}
+
 impl Admission {
     /// The place in the queue that the decision gives the URL, if any.
     pub(crate) fn place(&self) -> Option<QueueKey> {

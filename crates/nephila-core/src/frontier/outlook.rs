@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::workbench::{HostIndex, HostLeft};
 use super::{Frontier, REST_ON_BENCH};
+use crate::entry::Entry;
 use crate::planted::{self, Bug};
 use crate::state::{State, StateError};
 use crate::time::{Now, Seconds, Timestamp};
@@ -137,11 +138,12 @@ impl<S: State> Frontier<S> {
         let soon = Seconds::from(now.wall).plus(Duration::from_millis(REST_ON_BENCH));
         let horizon = horizon.max(soon);
         let quiet = self.partitions.iter().all(|partition| {
+            // How far an inbox was read is no work: a mark of the cluster in an inbox that has nothing else is such an entry.
+            let in_flight = partition.in_flight.iter().flat_map(|group| &group.group.entries);
             let written = partition.claimed
                 && partition.offers.is_empty()
-                && partition.pending.is_empty()
                 && partition.streams.is_empty()
-                && partition.in_flight.is_none();
+                && partition.pending.iter().chain(in_flight).all(Entry::is_position);
             // A search under way may find anything; a finished search knows when the next is useful.
             let searched = partition.scan_after.is_some_and(|after| after > horizon || after >= NEVER);
             written && searched && !partition.passed_over

@@ -67,6 +67,11 @@ impl Feeding {
         }
     }
 
+    /// Whether the batch only says how far an inbox was read.
+    fn is_position(&self) -> bool {
+        self.offers.is_empty() && self.from.as_ref().is_some_and(|from| from.said.is_none())
+    }
+
     /// Renumbers the partitions.
     pub(super) fn move_numbers(&mut self, new: impl Fn(usize) -> usize) {
         self.touched.iter_mut().for_each(|number| *number = new(*number));
@@ -129,9 +134,8 @@ impl<S: Durable> Worker<S> {
             }
             Event::Outlook(horizon, reply) => _ = reply.send(self.frontier.outlook(horizon, now)?),
             Event::Left(horizon, reply) => {
-                let left =
-                    if self.feeding.is_empty() { self.frontier.left(horizon, now)? } else { Left::Work };
-                _ = reply.send(left);
+                let is_fed = self.feeding.iter().all(Feeding::is_position);
+                _ = reply.send(if is_fed { self.frontier.left(horizon, now)? } else { Left::Work });
             }
             Event::Known(urls, reply) => {
                 let known = urls.iter().map(|url| self.frontier.known_of(url));

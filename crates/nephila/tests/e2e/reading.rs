@@ -74,11 +74,19 @@ impl Gallery {
         for part in parts {
             let url = part["url"].as_str().expect("a URL");
             let (media_type, body) = &self.bodies[url];
-            assert_eq!((&part["type"], &part["status"]), (&(*media_type).into(), &"200".into()), "{url}");
+            // A part without bytes says why.
+            let said = if part["status"] == "200" { "" } else { part["hex"].as_str().expect("bytes") };
+            let said: Vec<u8> = said.as_bytes().chunks(2).map(byte_of_hex).collect();
+            let said = format!("{url}: {}", String::from_utf8_lossy(&said));
+            assert_eq!((&part["type"], &part["status"]), (&(*media_type).into(), &"200".into()), "{said}");
             let hex: String = body.iter().map(|byte| format!("{byte:02x}")).collect();
             assert!(part["hex"] == hex, "the bytes of {url} differ");
         }
     }
+}
+
+fn byte_of_hex(digits: &[u8]) -> u8 {
+    u8::from_str_radix(str::from_utf8(digits).expect("hex"), 16).expect("hex")
 }
 
 fn answer(mut stream: TcpStream, bodies: &BTreeMap<String, (&str, Vec<u8>)>) -> std::io::Result<()> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::lab::{Lab, config, failed};
 use crate::chance::Chance;
+use crate::entry::Entry;
 use crate::frontier::outlook::Left;
 use crate::key::{HostKey, Prefixes, UrlKey};
 use crate::spider::outcome::Outcome;
@@ -130,4 +131,20 @@ fn e9_readiness_flips_right_in_fifty_random_crawls() {
         (became, anew) = (became + of_became, anew + of_anew);
     }
     assert!(became > 100 && anew > 100, "ready {became} times, begun anew {anew} times");
+}
+
+#[test]
+fn e9_a_mark_in_an_inbox_leaves_a_ready_crawl_ready_while_it_is_written() {
+    let mut lab = Lab::with_partitions(config(), PARTITIONS);
+    lab.offer(&["http://a.test/"]);
+    lab.run(120_000);
+    assert!(is_ready(&mut lab));
+    lab.say(Entry::Inbox { name: "in".into(), position: 7 });
+    assert!(is_ready(&mut lab), "taken");
+    assert!(lab.frontier.poll_group(0, lab.now).unwrap().is_some());
+    assert!(is_ready(&mut lab), "on its way to the log");
+    lab.offer(&["http://a.test/more"]);
+    assert!(!is_ready(&mut lab), "a URL is work");
+    lab.frontier.handle_committed(0, lab.now).unwrap();
+    assert!(!is_ready(&mut lab));
 }
