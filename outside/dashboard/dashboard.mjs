@@ -2,7 +2,7 @@
 //
 //     npm ci && node dashboard.mjs URL [--second URL] [--token TOKEN] [--out DIR] [--kill COMMAND] [--revive COMMAND]
 //                                      [--may-change] [--only PAGE,PAGE] [--chromium PATH] [--load-ms 1000] [--quick]
-//                                      [--strict] [--want-attacks N] [--assets DIR]
+//                                      [--strict] [--want-attacks N] [--assets DIR] [--screens DIR]
 //
 // On every page, in light and dark, 1280 and 390 pixels wide:
 // - it is painted and has its data within a second; no error in the console; no request to another origin; the policy is whole
@@ -19,7 +19,7 @@
 // With `--strict` each hostile string that comes from the API must be seen on some page, not only do no harm;
 // `--want-attacks N` wants at least N of them. With `--assets DIR` the files of the dashboard are read from there instead of
 // from the node: a change is seen without a build.
-// Screenshots go to `--out`. Prints a line per page, and every complaint; exits with 1 if there is one.
+// Screenshots go to `--out`, a small set of smaller ones for the documents to `--screens`. Prints a line per page, and every complaint; exits with 1 if there is one.
 
 import { exec } from 'node:child_process';
 import { mkdir, readFile } from 'node:fs/promises';
@@ -28,6 +28,7 @@ import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
 import { ATTACKS } from './attacks.mjs';
 import * as checks from './checks.mjs';
+import { photograph } from './picture.mjs';
 
 /** A page is painted, and has its data, within this time. */
 const LOAD_MS = 1000;
@@ -39,6 +40,8 @@ const REVIVE_MS = 90_000;
 const GO_ON_MS = 5000;
 const TYPES = { html: 'text/html; charset=utf-8', js: 'text/javascript; charset=utf-8', css: 'text/css; charset=utf-8' };
 const QUIET = ['--no-sandbox', '--headless', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--no-first-run', '--disable-domain-reliability', '--no-pings'];
+/** Looks of the documents, besides each page in the first look. */
+const SCREENS = ['overview dark 1280', 'hosts dark 1280', 'cluster dark 1280', 'overview light 390', 'cluster light 390', 'hosts dark 390'];
 const LOOKS = [['light', 1280], ['dark', 1280], ['light', 390], ['dark', 390]];
 
 /** The pages. Names of a host, a URL, a feed and a job come from the node. */
@@ -186,6 +189,7 @@ class Judge {
         summary = `${count} numbers as in the API, ${seen.length} of ${came.length} attacks shown as text`;
       }
       if (this.out) await page.screenshot({ path: path.join(this.out, `${name}-${scheme}-${width}.png`), fullPage: true });
+      if (this.screens && ((scheme === 'light' && width === 1280) || SCREENS.includes(where))) await photograph(page, path.join(this.screens, `${where.replaceAll(' ', '-')}.png`));
       if (width === 1280 && scheme === 'light') this.complain(where, await checks.keyboard(page));
       if (width === 390 && scheme === 'light' && name === 'overview') this.complain(where, await this.menu(page));
       await context.close();
@@ -376,7 +380,7 @@ class Judge {
   }
 
   async run() {
-    if (this.out) await mkdir(this.out, { recursive: true });
+    for (const folder of [this.out, this.screens]) if (folder) await mkdir(folder, { recursive: true });
     this.browser = await chromium.launch({ executablePath: this.chromium ?? '/usr/bin/chromium', args: QUIET });
     try {
       await this.learn();
@@ -410,10 +414,10 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [url, ...rest] = process.argv.slice(2);
   const option = (name) => (rest.includes(`--${name}`) ? rest[rest.indexOf(`--${name}`) + 1] : undefined);
   if (!url || url.startsWith('--')) {
-    console.error('usage: node dashboard.mjs URL [--second URL] [--token TOKEN] [--out DIR] [--kill COMMAND] [--revive COMMAND] [--may-change] [--only PAGE,PAGE] [--chromium PATH] [--load-ms 1000] [--quick] [--strict] [--want-attacks N] [--assets DIR]');
+    console.error('usage: node dashboard.mjs URL [--second URL] [--token TOKEN] [--out DIR] [--kill COMMAND] [--revive COMMAND] [--may-change] [--only PAGE,PAGE] [--chromium PATH] [--load-ms 1000] [--quick] [--strict] [--want-attacks N] [--assets DIR] [--screens DIR]');
     process.exit(2);
   }
-  const complaints = await judge({ url: url.endsWith('/') ? url : `${url}/`, second: option('second'), token: option('token'), out: option('out'), kill: option('kill'), revive: option('revive'), assets: option('assets'), wantAttacks: Number(option('want-attacks') ?? 0), chromium: option('chromium'), only: option('only')?.split(','), mayChange: rest.includes('--may-change'), loadMs: Number(option('load-ms') ?? LOAD_MS), isQuick: rest.includes('--quick'), isStrict: rest.includes('--strict') });
+  const complaints = await judge({ url: url.endsWith('/') ? url : `${url}/`, second: option('second'), token: option('token'), out: option('out'), kill: option('kill'), revive: option('revive'), assets: option('assets'), screens: option('screens'), wantAttacks: Number(option('want-attacks') ?? 0), chromium: option('chromium'), only: option('only')?.split(','), mayChange: rest.includes('--may-change'), loadMs: Number(option('load-ms') ?? LOAD_MS), isQuick: rest.includes('--quick'), isStrict: rest.includes('--strict') });
   console.log(complaints.length ? `${complaints.length} complaints` : 'no complaint');
   process.exit(complaints.length ? 1 : 0);
 }

@@ -8,16 +8,17 @@
 import { execFile, spawn } from 'node:child_process';
 import { mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
+import { shrink } from './picture.mjs';
 import { open } from './town.mjs';
 
 const option = (name) => (process.argv.includes(`--${name}`) ? process.argv[process.argv.indexOf(`--${name}`) + 1] : undefined);
-const run = promisify(execFile);
 const folder = path.resolve(option('folder') ?? 'tour');
 const docs = option('docs');
 const PORTS = { http: 8399, dns: 7453 };
 const NODES = { one: 'http://127.0.0.1:7471/', two: 'http://127.0.0.1:7472/', three: 'http://127.0.0.1:7473/' };
+/** `nephila` finds nephila.toml in the folder by itself, unless the environment names another. */
+const ENVIRONMENT = { ...process.env, NEPHILA_CONFIG: 'nephila.toml' };
 const COMMAND_MS = 60_000;
 const WINDOW_MS = 8 * 60_000;
 
@@ -53,7 +54,7 @@ const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 async function type(command, { codes = [0], lines = 14, isShown = true } = {}) {
   tell(`$ ${command.split('\n')[0]}`);
   const { code, out } = await new Promise((done) => {
-    execFile('bash', ['-c', command], { cwd: folder, timeout: COMMAND_MS, env: { ...process.env, NEPHILA_CONFIG: 'nephila.toml' } }, (error, stdout, stderr) => done({ code: error ? error.code ?? 1 : 0, out: `${stdout}${stderr}` }));
+    execFile('bash', ['-c', command], { cwd: folder, timeout: COMMAND_MS, env: ENVIRONMENT }, (error, stdout, stderr) => done({ code: error ? error.code ?? 1 : 0, out: `${stdout}${stderr}` }));
   });
   if (!codes.includes(code)) throw new Error(`\`${command}\` ended with ${code}: ${out.slice(-800)}`);
   if (!isShown) return out;
@@ -67,7 +68,7 @@ async function type(command, { codes = [0], lines = 14, isShown = true } = {}) {
 async function begin(name, command) {
   const whole = `${command} > ${name}.log 2>&1 & echo $! > ${name}.pid`;
   tell(`$ ${whole}`);
-  spawn('bash', ['-c', whole], { cwd: folder, stdio: 'ignore', detached: true });
+  spawn('bash', ['-c', whole], { cwd: folder, stdio: 'ignore', detached: true, env: ENVIRONMENT });
   say('', `    $ ${whole}`, '');
   await sleep(500);
 }
@@ -123,7 +124,7 @@ async function tour(page, town) {
     const { without_owner: none, nodes } = await ask('one', 'cluster');
     return none === 0 && nodes.length === 3 && nodes.every((node) => node.partitions > 0);
   });
-  await type('export NEPHILA_CONFIG=nephila.toml; nephila cluster status');
+  await type('nephila cluster status');
   say(`<${NODES.one}> is the dashboard of the node \`one\`; each node shows the whole cluster. The page Cluster: three nodes, each`, 'partition has an owner.');
   await goTo(page, 'one', '#/cluster');
   await look(page, 'cluster', ['3 nodes, every partition has an owner.']);
@@ -247,9 +248,7 @@ if (docs) {
   await mkdir(screens, { recursive: true });
   for (const name of await readdir(screens)) if (name.startsWith('tour-')) await rm(path.join(screens, name));
   for (const name of (await readdir(folder)).filter((one) => /^tour-.*\.png$/.test(one))) {
-    // Fewer colours: a quarter of the size.
-    const isSmall = await run('pngquant', ['--force', '--quality', '60-90', '--speed', '1', '--output', path.join(screens, name), path.join(folder, name)]).then(() => true, () => false);
-    if (!isSmall) await writeFile(path.join(screens, name), await readFile(path.join(folder, name)));
+    await shrink(path.join(folder, name), path.join(screens, name));
   }
   await writeFile(path.join(docs, 'tour.md'), `${text.join('\n').replace(/\n{3,}/g, '\n\n').trim()}\n`);
 }

@@ -40,6 +40,7 @@ mod stages;
 mod state;
 #[cfg(test)]
 mod tidy;
+mod tour;
 mod tree;
 mod watched;
 mod webspeed;
@@ -95,8 +96,10 @@ enum Command {
     Package(package::Args),
     /// Compares the metrics of a crawl with the documents, the alerts and the dashboard, by `promtool`; tests the alerts.
     Metrics(metrics::Args),
-    /// Judges the dashboard of a real crawl, and of its folder, in Chromium.
+    /// Judges the dashboards of a crawl, of its folder and of a cluster that loses a node, in Chromium.
     Dashboard(dashboard::Args),
+    /// Runs the operator's tour of docs/tour.md: three nodes, two faults, and their causes on the dashboard, in Chromium.
+    Tour(tour::Args),
     /// Counts indefinite words in comments, help and manual; fails above the limits.
     Words,
     /// Worlds made from seeds, with faults and checkers: `frontier`, `cluster`, `scale`, `feeds`, `reflog`; and `planted`, bugs
@@ -175,6 +178,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Package(args) => package::run(&args),
         Command::Metrics(args) => metrics::run(&args),
         Command::Dashboard(args) => dashboard::run(&args),
+        Command::Tour(args) => tour::run(&args),
         Command::Words => words::run(),
         Command::Sim(args) => sim::run(args),
         Command::State(args) => state::run(args),

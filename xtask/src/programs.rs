@@ -43,6 +43,14 @@ impl Programs {
         Ok(Programs(built.collect()))
     }
 
+    /// Programs that were built before, by their names in this folder.
+    pub(crate) fn of_folder(folder: &Path) -> Result<Self> {
+        let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file());
+        let named = paths.filter_map(|path| Some((path.file_name()?.to_str()?.to_owned(), path)));
+        Ok(Programs(named.collect()))
+    }
+
     /// The path of a program.
     pub(crate) fn path(&self, name: &str) -> Result<&Path> {
         self.0.get(name).map(PathBuf::as_path).with_context(|| format!("cargo did not build {name}"))
