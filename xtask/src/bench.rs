@@ -450,6 +450,11 @@ fn print_stages(results: &Results, pages: u32) {
 /// CPU time a server has used so far.
 fn cpu_of(server: &Server) -> Result<Duration> {
     let id = server.ready["pid"].as_u64().context("no pid in the ready line")?;
+    cpu_of_process(u32::try_from(id).context("a process id")?)
+}
+
+/// User and system time of a process so far.
+pub(crate) fn cpu_of_process(id: u32) -> Result<Duration> {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat"))?;
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |n: usize| fields.get(n).and_then(|field| field.parse::<u64>().ok());

@@ -124,6 +124,7 @@ impl Steps {
             ("examples", &["examples"]),
             ("python package", &["python"]),
             ("metrics", &["metrics"]),
+            ("API, short", &["api-fuzz", "--short", "--requests", "300"]),
         ]);
         self.run("chaos, short", || {
             let small = "--nodes 3 --servers 1 --partitions 12 --hosts 24 --pages 1000";

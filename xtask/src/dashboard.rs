@@ -264,10 +264,9 @@ impl<'a> Stage<'a> {
         args.extend(finds.iter().cloned());
         let mut crawl = Answering::start(nephila, &args, folder.path().join("crawl.log"), address)?;
         crawl.wait(START_LIMIT)?;
-        let queued = until(&mut crawl, BIG_LIMIT, |status| {
-            let queued = status["frontier"]["queued"].as_u64().filter(|queued| *queued >= known);
-            queued
-        })?;
+        let are_known =
+            |status: &Value| status["frontier"]["queued"].as_u64().filter(|queued| *queued >= known);
+        let queued = until(&mut crawl, BIG_LIMIT, are_known)?;
         crawl.kill();
         println!("{queued} URLs known after {:.0} s", began.elapsed().as_secs_f64());
         let mut args = words(&["serve", "--config", "/dev/null", "-o", &dir]);

@@ -10,6 +10,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod agents;
+mod api_clients;
+mod api_fuzz;
+mod api_load;
+mod api_servers;
 mod bench;
 mod ci;
 mod crash;
@@ -96,6 +101,12 @@ enum Command {
     Package(package::Args),
     /// Compares the metrics of a crawl with the documents, the alerts and the dashboard, by `promtool`; tests the alerts.
     Metrics(metrics::Args),
+    /// Judges what programs for language models use, by the public clients of others.
+    Agents(agents::Args),
+    /// Judges the HTTP API by schemathesis and openapi-spec-validator: a crawl, an archive and a node, with every role.
+    ApiFuzz(api_fuzz::Args),
+    /// Measures what open dashboards and requests to the API cost a crawl that runs as fast as it can.
+    ApiLoad(api_load::Args),
     /// Judges the dashboards of a crawl, of its folder and of a cluster that loses a node, in Chromium.
     Dashboard(dashboard::Args),
     /// Runs the operator's tour of docs/tour.md: three nodes, two faults, and their causes on the dashboard, in Chromium.
@@ -177,6 +188,9 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Spiders(args) => spiders::run(&args),
         Command::Package(args) => package::run(&args),
         Command::Metrics(args) => metrics::run(&args),
+        Command::Agents(args) => agents::run(&args),
+        Command::ApiFuzz(args) => api_fuzz::run(&args),
+        Command::ApiLoad(args) => api_load::run(&args),
         Command::Dashboard(args) => dashboard::run(&args),
         Command::Tour(args) => tour::run(&args),
         Command::Words => words::run(),

@@ -205,7 +205,7 @@ impl Questions {
     }
 
     /// The crawl, if this process runs one.
-    fn running(&self) -> Result<Arc<Shared>, Instead> {
+    pub(super) fn running(&self) -> Result<Arc<Shared>, Instead> {
         let none = || problem(StatusCode::SERVICE_UNAVAILABLE, "crawl unavailable", "no crawl runs here");
         Ok(self.crawl.upgrade().ok_or_else(none)?)
     }
@@ -289,11 +289,14 @@ impl Questions {
 
     async fn job_rows(&self, shared: &Shared) -> anyhow::Result<Vec<JobRow>> {
         let totals = self.handle.stats().await?.totals;
-        let plan = shared.plan();
-        Ok(vec![JobRow::of(&plan.job, ProgressSaid::of(&totals, plan.job.id))])
+        let first = {
+            let plan = shared.plan();
+            JobRow::of(&plan.job, ProgressSaid::of(&totals, plan.job.id))
+        };
+        Ok(std::iter::once(first).chain(super::more_jobs::rows(shared, &totals)).collect())
     }
 
-    /// `GET jobs`: the crawl of the folder is a job.
+    /// `GET jobs`: the crawl of the folder is a job, and there may be further ones.
     pub async fn jobs_answer(&self) -> Result<HttpAnswer, Instead> {
         let shared = self.running()?;
         Ok(ok(&self.job_rows(&shared).await.map_err(|error| away(&error))?))
@@ -309,6 +312,9 @@ impl Questions {
 
     /// `GET jobs/{job}`.
     pub async fn job_answer(&self, name: &str) -> Result<HttpAnswer, Instead> {
+        if let Some(answered) = self.more_job(name).await {
+            return answered;
+        }
         let shared = self.job_named(name)?;
         let (job, moved) = {
             let plan = shared.plan();
@@ -326,6 +332,9 @@ impl Questions {
 
     /// `POST jobs/{job}/pause`, `resume` and `stop`. Returns when the change is durable.
     pub async fn set_job(&self, name: &str, state: State) -> Result<HttpAnswer, Instead> {
+        if let Some(answered) = self.set_more_job(name, state).await {
+            return answered;
+        }
         let shared = self.job_named(name)?;
         let _turn = self.monitor()?.changing.lock().await;
         halt::set_state(&shared, state).await.map_err(|error| away(&error))?;

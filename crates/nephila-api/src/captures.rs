@@ -23,6 +23,7 @@ use super::media::ReadMedia;
 use super::problem::{HttpAnswer, ok, problem, reply, retry_after};
 use super::question::HttpQuestion;
 use super::ready::{self, Readable, Waiters};
+use super::search;
 use super::views::NodeState;
 use super::web::ReadPages;
 use super::whole_page::{self, PAGES_AT_ONCE};
@@ -144,6 +145,8 @@ pub struct Archive {
     reads: Semaphore,
     /// Whole pages that are being put together.
     pub(crate) whole_pages: Semaphore,
+    /// Searches that are being answered.
+    pub(crate) searches: Semaphore,
     hot: Hot,
 }
 
@@ -153,7 +156,8 @@ impl Archive {
         let (dir, name) = (dir.to_owned(), name.to_owned());
         let (elsewhere, media) = (None, None);
         let (reads, whole_pages) = (Semaphore::new(READS_MAX), Semaphore::new(PAGES_AT_ONCE));
-        Archive { dir, name, elsewhere, media, reads, whole_pages, hot: Hot::new(0) }
+        let searches = Semaphore::new(search::AT_ONCE);
+        Archive { dir, name, elsewhere, media, reads, whole_pages, searches, hot: Hot::new(0) }
     }
 
     /// Sets the storage from which files are read that the folder does not have.
@@ -308,6 +312,14 @@ impl Archive {
         read: impl FnOnce(&Captures) -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T, Instead> {
         let _room = self.reads.acquire().await.expect("it is never closed");
+        self.blocking(read).await
+    }
+
+    /// Runs a read from the archive on a blocking thread. The caller bounds how many run.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Captures) -> anyhow::Result<T> + Send + 'static,
+    ) -> Result<T, Instead> {
         let captures = Captures::new(&self.dir).with_elsewhere(self.elsewhere.clone());
         let done = tokio::task::spawn_blocking(move || read(&captures)).await;
         let done = done.unwrap_or_else(|panic| Err(anyhow::anyhow!("reading failed: {panic}")));
@@ -335,6 +347,13 @@ impl Questions {
             (true, Some(archive)) => whole_page::whole_page(asked, archive, self).await,
             _ => self.pages(asked).await,
         }
+    }
+
+    /// `GET search`: answers from the archive of the folder.
+    pub(super) async fn search_answer(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
+        ready::may_read(self.settings.api.reads, self).await?;
+        let none = || problem(StatusCode::NOT_FOUND, "there is no archive here", "");
+        self.archive.as_ref().ok_or_else(none)?.search_answer(asked).await
     }
 
     /// `GET pages`: answers from the archive of the folder.

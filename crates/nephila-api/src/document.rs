@@ -6,18 +6,69 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
+use super::agent;
 use super::idempotency::KEY_BYTES_MAX;
 use super::lines::LINES_TYPE;
-use super::operation::{Form, Kind, Operation, Parameter, Place, VALUE_BYTES_MAX, Verb};
+use super::operation::{
+    Form, Kind, Operation, Parameter, Place, TIME_DIGITS_MAX, TIME_UNITS, VALUE_CHARS_MAX, Verb,
+};
 use super::problem::{KINDS, PREFIX, PROBLEM_TYPE};
+use super::tokens::{COOKIE, COOKIE_TLS};
 
 /// Version of the API, which is the version of the program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Problems that every operation may answer with.
 const ALWAYS: [u16; 8] = [400, 403, 404, 405, 408, 413, 500, 503];
+/// Refusals of heads that are no head of HTTP or too large, before an operation is known: they have no body.
+const HEADS: [(u16, &str, &str); 2] = [
+    (414, "UriTooLong", "The target of the request has more than 64 KiB."),
+    (431, "HeadTooLarge", "The head of the request is too large."),
+];
+
+/// What clients of a server need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing.
+    Open,
+    /// A token or a session.
+    Tokens,
+    /// The same; the connections are encrypted, and the cookie has another name.
+    TokensTls,
+    /// A token or a session if the server has tokens; it is not known here.
+    Either,
+}
+
+impl Access {
+    /// All of them.
+    pub const ALL: [Access; 4] = [Access::Open, Access::Tokens, Access::TokensTls, Access::Either];
+
+    /// What an operation that needs a role asks for.
+    fn security(self) -> Value {
+        match self {
+            Access::Open => json!([]),
+            Access::Tokens | Access::TokensTls => json!([{"bearer": []}, {"session": []}]),
+            Access::Either => json!([{"bearer": []}, {"session": []}, {}]),
+        }
+    }
+
+    fn schemes(self) -> Value {
+        let cookie = if self == Access::TokensTls { COOKIE_TLS } else { COOKIE };
+        match self {
+            Access::Open => json!({}),
+            _ => json!({
+                "bearer": {"type": "http", "scheme": "bearer", "description": "A token of the settings. Without tokens, none is needed."},
+                "session": {"type": "apiKey", "in": "cookie", "name": cookie, "description": "The cookie of `beginSession`."},
+            }),
+        }
+    }
+}
 
 /// The document of these operations.
-pub(super) fn document(title: &str, operations: impl Iterator<Item = &'static Operation>) -> Value {
+pub(super) fn document(
+    title: &str,
+    access: Access,
+    operations: impl Iterator<Item = &'static Operation>,
+) -> Value {
     let at = |settings: SchemaSettings| {
         settings.with(|settings| settings.definitions_path = "/components/schemas".into())
     };
@@ -34,17 +85,19 @@ pub(super) fn document(title: &str, operations: impl Iterator<Item = &'static Op
     }
     let mut schemas = answers.take_definitions(true);
     schemas.insert("Problem".to_owned(), problem_schema());
-    json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": title,
             "version": VERSION,
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
             "description": "Times are RFC 3339 in UTC, durations numbers of seconds (`_s`) or milliseconds (`_ms`), sizes bytes. \
-                            Errors are problems of RFC 9457 with a `type` from a closed list.",
+                            Errors are problems of RFC 9457 with a `type` from a closed list. A head that is no HTTP, or too large, is \
+                            refused with 400, 414 or 431 and without a body. The `Content-Type` of a request is not looked at. Texts \
+                            of a query are percent-encoded UTF-8: a space is `%20`, and `+` is a plus sign.",
         },
         "servers": [{"url": "/"}],
-        "security": [{"bearer": []}, {"session": []}, {}],
+        "security": access.security(),
         "paths": paths,
         "components": {
             "schemas": schemas,
@@ -57,12 +110,30 @@ pub(super) fn document(title: &str, operations: impl Iterator<Item = &'static Op
                                 key gets the first answer again, for 24 hours, and changes nothing.",
                 "schema": {"type": "string", "minLength": 1, "maxLength": KEY_BYTES_MAX, "pattern": "^[!-~]+$"},
             }},
-            "securitySchemes": {
-                "bearer": {"type": "http", "scheme": "bearer", "description": "A token of the settings. Without tokens, none is needed."},
-                "session": {"type": "apiKey", "in": "cookie", "name": "nephila_session", "description": "The cookie of `beginSession`."},
-            },
+            "securitySchemes": access.schemes(),
         },
-    })
+    });
+    with_limits(&mut document);
+    document
+}
+
+/// Adds the largest number of each format: `uint32` alone is a remark for people.
+fn with_limits(value: &mut Value) {
+    if let Value::Array(values) = value {
+        values.iter_mut().for_each(with_limits);
+    }
+    let Value::Object(fields) = value else { return };
+    fields.values_mut().for_each(with_limits);
+    let most = match fields.get("format").and_then(Value::as_str) {
+        Some("uint32") => Some(u64::from(u32::MAX)),
+        Some("uint64" | "uint") => Some(u64::MAX),
+        _ => None,
+    };
+    if let Some(most) = most
+        && !fields.contains_key("maximum")
+    {
+        fields.insert("maximum".to_owned(), most.into());
+    }
 }
 
 fn described(operation: &Operation, answers: &mut SchemaGenerator, bodies: &mut SchemaGenerator) -> Value {
@@ -79,9 +150,50 @@ fn described(operation: &Operation, answers: &mut SchemaGenerator, bodies: &mut 
         usual["content"] = content;
     }
     let mut replies = json!({operation.status.to_string(): usual});
+    if let Some((status, meaning, form)) = &operation.other {
+        replies[status.to_string()] =
+            json!({"description": meaning, "content": self::content(form, answers)});
+    }
     for (status, meaning) in operation.also {
         replies[status.to_string()] = json!({"description": meaning});
+        if *status == 302 {
+            replies[status.to_string()]["headers"] =
+                field("Location", "Where to ask.", json!({"type": "string"}));
+        }
     }
+    let replies = match operation.is_capture {
+        true => {
+            let meaning = "A capture, with the status and the content type that its site sent; or a problem.";
+            replies["default"] = json!({"description": meaning, "content": {"*/*": {}}});
+            replies
+        }
+        false if operation.path.starts_with(agent::FIRECRAWL) => {
+            replies["default"] = json!({"$ref": "#/components/responses/Firecrawl"});
+            replies
+        }
+        false => with_problems(replies, operation),
+    };
+    let mut described = json!({
+        "operationId": operation.id,
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "parameters": parameters,
+        "responses": replies,
+        "x-nephila-role": operation.role.map_or("none", |role| role.name()),
+    });
+    if operation.role.is_none() {
+        described["security"] = json!([]);
+    }
+    if let Some(body) = &operation.body {
+        // Text of no lines is a body too.
+        let is_required = matches!(body, Form::Json(_));
+        described["requestBody"] = json!({"required": is_required, "content": self::content(body, bodies)});
+    }
+    described
+}
+
+/// Adds the problems with which an operation may answer.
+fn with_problems(mut replies: Value, operation: &Operation) -> Value {
     let mut expected = ALWAYS.to_vec();
     if operation.role.is_some() {
         expected.extend([401, 429]);
@@ -95,21 +207,10 @@ fn described(operation: &Operation, answers: &mut SchemaGenerator, bodies: &mut 
     for status in expected {
         replies[status.to_string()] = json!({"$ref": format!("#/components/responses/{}", name_of(status))});
     }
-    let mut described = json!({
-        "operationId": operation.id,
-        "tags": [operation.tag],
-        "summary": operation.summary,
-        "parameters": parameters,
-        "responses": replies,
-        "x-nephila-role": operation.role.map_or("none", |role| role.name()),
-    });
-    if operation.role.is_none() {
-        described["security"] = json!([]);
+    for (status, name, _) in HEADS {
+        replies[status.to_string()] = json!({"$ref": format!("#/components/responses/{name}")});
     }
-    if let Some(body) = &operation.body {
-        described["requestBody"] = json!({"required": true, "content": self::content(body, bodies)});
-    }
-    described
+    replies
 }
 
 fn content(form: &Form, generator: &mut SchemaGenerator) -> Value {
@@ -117,7 +218,8 @@ fn content(form: &Form, generator: &mut SchemaGenerator) -> Value {
         Form::Json(shape) => json!({"application/json": {"schema": shape(generator)}}),
         Form::Other(types) => {
             let one = |of: &&'static str| {
-                let schema = if of.starts_with("text/") { json!({"type": "string"}) } else { json!({}) };
+                let is_text = of.starts_with("text/") || *of == LINES_TYPE;
+                let schema = if is_text { json!({"type": "string"}) } else { json!({}) };
                 ((*of).to_owned(), json!({"schema": schema}))
             };
             Value::Object(types.iter().map(one).collect())
@@ -127,13 +229,34 @@ fn content(form: &Form, generator: &mut SchemaGenerator) -> Value {
 
 fn parameter(parameter: &Parameter) -> Value {
     let schema = match parameter.kind {
-        Kind::Text if parameter.place == Place::Path => json!({"type": "string", "minLength": 1}),
-        Kind::Text => json!({"type": "string", "maxLength": VALUE_BYTES_MAX}),
-        Kind::Number(least, u64::MAX) => json!({"type": "integer", "minimum": least}),
+        Kind::Text if parameter.place == Place::Path => {
+            json!({"type": "string", "minLength": 1, "maxLength": VALUE_CHARS_MAX})
+        }
+        Kind::Text => json!({"type": "string", "maxLength": VALUE_CHARS_MAX}),
+        Kind::Url => {
+            json!({"type": "string", "format": "uri", "minLength": 1, "maxLength": VALUE_CHARS_MAX})
+        }
+        Kind::Cursor => {
+            json!({"type": "string", "format": "cursor", "minLength": 1, "maxLength": VALUE_CHARS_MAX})
+        }
+        Kind::Date => {
+            json!({"type": "string", "format": "http-date", "examples": ["Sun, 15 Nov 2026 12:00:00 GMT"]})
+        }
         Kind::Number(least, most) => json!({"type": "integer", "minimum": least, "maximum": most}),
         Kind::Word(words) => json!({"type": "string", "enum": words}),
-        Kind::Time => json!({"type": "string", "pattern": "^[0-9]{1,6}(ms|s|m|h)$", "examples": ["20s"]}),
+        Kind::Words(words) => {
+            let words = words.join("|");
+            json!({"type": "string", "pattern": format!("^(({words})(,({words}))*)?$")})
+        }
+        Kind::Digits(least, most) => {
+            json!({"type": "string", "pattern": format!("^[0-9]{{{least},{most}}}$")})
+        }
+        Kind::Time => {
+            let pattern = format!("^[0-9]{{1,{TIME_DIGITS_MAX}}}({})$", TIME_UNITS.join("|"));
+            json!({"type": "string", "pattern": pattern, "examples": ["20s"]})
+        }
     };
+    let schema = if parameter.is_repeated { json!({"type": "array", "items": schema}) } else { schema };
     let place = match parameter.place {
         Place::Path => "path",
         Place::Query => "query",
@@ -164,8 +287,6 @@ fn problems() -> Value {
             "description": format!("`{PREFIX}{kind}`. {meaning}"),
             "content": {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         });
-        let field =
-            |name: &str, help: &str, schema: Value| json!({name: {"description": help, "schema": schema}});
         match status {
             429 | 503 => {
                 described["headers"] =
@@ -182,7 +303,26 @@ fn problems() -> Value {
         }
         (name_of(*status), described)
     };
-    Value::Object(KINDS.iter().map(one).collect())
+    let heads = HEADS.iter().map(|(_, name, meaning)| ((*name).to_owned(), json!({"description": meaning})));
+    let firecrawl = json!({
+        "description": "An error in the form of Firecrawl; the status says what sort it is.",
+        "content": {"application/json": {"schema": {
+            "type": "object",
+            "required": ["success", "error"],
+            "properties": {
+                "success": {"type": "boolean", "const": false},
+                "error": {"type": "string"},
+                "code": {"type": "string"},
+            },
+        }}},
+    });
+    let own = [("Firecrawl".to_owned(), firecrawl)];
+    Value::Object(KINDS.iter().map(one).chain(heads).chain(own).collect())
+}
+
+/// A header field that an answer always has.
+fn field(name: &str, help: &str, schema: Value) -> Value {
+    json!({name: {"description": help, "required": true, "schema": schema}})
 }
 
 fn problem_schema() -> Value {
@@ -223,11 +363,41 @@ mod tests {
     }
 
     #[test]
+    fn the_document_says_what_parameters_and_answers_are() {
+        let document = document("test", Access::TokensTls, Questions::routes().operations());
+        let parameter = |path: &str, name: &str| {
+            let all = document["paths"][path]["get"]["parameters"].as_array().unwrap();
+            all.iter().find(|one| one["name"] == name).unwrap()["schema"].clone()
+        };
+        assert_eq!(parameter("/api/v1/events", "wait")["pattern"], "^[0-9]{1,6}(ms|s|m|h)$");
+        assert_eq!(parameter("/api/v1/pages", "at")["pattern"], "^[0-9]{4,14}$");
+        assert_eq!(parameter("/api/v1/live", "topics")["pattern"], "^((status|log)(,(status|log))*)?$");
+        assert_eq!(parameter("/api/v1/log", "outcome")["type"], "array");
+        assert_eq!(parameter("/api/v1/pages", "bytes_max")["maximum"], u64::MAX);
+        let answers = |path: &str, method: &str| document["paths"][path][method]["responses"].clone();
+        let added = answers("/api/v1/urls", "post");
+        assert_eq!(added["200"]["content"], added["202"]["content"], "on one machine and in a cluster");
+        assert!(added["431"]["$ref"].is_string() && added["415"].is_null());
+        let capture = answers("/web/{address}", "get");
+        assert!(capture["default"]["content"]["*/*"].is_object() && capture["404"].is_null());
+        assert_eq!(capture["302"]["headers"]["Location"]["required"], true);
+        assert_eq!(document["components"]["securitySchemes"]["session"]["name"], "__Host-nephila_session");
+    }
+
+    #[test]
+    fn numbers_of_a_body_have_the_limits_of_their_type() {
+        let mut schema =
+            json!({"a": [{"format": "uint32", "minimum": 0}], "b": {"format": "uint8", "maximum": 9}});
+        with_limits(&mut schema);
+        assert_eq!((&schema["a"][0]["maximum"], &schema["b"]["maximum"]), (&json!(u32::MAX), &json!(9)));
+    }
+
+    #[test]
     fn the_document_has_each_operation_and_each_reference_leads_somewhere() {
         let tables: [Vec<&'static Operation>; 2] =
             [Questions::routes().operations().collect(), ReadOnly::routes().operations().collect()];
         for table in tables {
-            let document = document("test", table.iter().copied());
+            let document = document("test", Access::Either, table.iter().copied());
             let mut count = 0;
             for methods in document["paths"].as_object().unwrap().values() {
                 count += methods.as_object().unwrap().len();

@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{HttpAnswer, HttpQuestion, Questions, problem, reply, retry_after};
 use crate::event_pages::local::Local;
 use crate::event_pages::{From, LOOK, Page, Shelf, WAIT_MAX, Wanted};
+use nephila_engine::exit::Exit;
 use nephila_engine::folder::Folder;
 
 /// Maximum number of concurrent requests for events. Further requests get 503 with `Retry-After`, so that connections
@@ -49,7 +50,13 @@ impl Questions {
         };
         match self.page(asked, room).await {
             Ok(page) => reply(StatusCode::OK, "application/x-ndjson", page.whole()),
-            Err(error) => problem(StatusCode::BAD_REQUEST, "invalid request", format!("{error:#}")),
+            Err(error) => match error.downcast_ref() {
+                Some(Exit::Usage) => {
+                    problem(StatusCode::BAD_REQUEST, "invalid request", format!("{error:#}"))
+                }
+                // The journals cannot be read, which is no fault of the client.
+                _ => problem(StatusCode::SERVICE_UNAVAILABLE, "crawl unavailable", format!("{error:#}")),
+            },
         }
     }
 

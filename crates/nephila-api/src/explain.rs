@@ -28,7 +28,7 @@ use nephila_engine::crawl::stream::{Judge, StreamSaid};
 use nephila_engine::folder::Folder;
 use nephila_engine::reach::Reach;
 use nephila_engine::settings::Settings;
-use nephila_engine::worker::{Handle, Taken};
+use nephila_engine::worker::{Command, Handle, Taken};
 
 pub use view::{Explained, HostView, LastView, RobotsView, ScopeView, StatsView, Summary};
 use view::{StreamView, host_view, robots_view};
@@ -127,7 +127,11 @@ impl Questions {
         let explanation = self.handle.explain(&url).await?;
         let record = explanation.record.as_ref();
         let via = record.and_then(|record| record.via.as_ref());
-        let judged = self.scopes.judge(&url, record)?;
+        let more = record.and_then(|record| self.more_of(record.job));
+        let judged = match &more {
+            Some(job) => super::scope::Judged::by(job, &url, record),
+            None => self.scopes.judge(&url, record)?,
+        };
         let now = self.clock.now().wall;
         let trap = trap::judge_at(&url, &self.settings.trap, now);
         let mut explained = Explained {
@@ -180,32 +184,45 @@ impl Questions {
 
     /// Adds URLs to the folder's job, one per line. Returns when the URLs are durable.
     pub async fn add(&self, lines: &str) -> anyhow::Result<Added> {
-        let job = self.scopes.in_force()?;
+        self.add_to(lines, None).await
+    }
+
+    /// The same, for a further job if one of this name exists; lines may name others.
+    pub(super) async fn add_to(&self, lines: &str, job: Option<&str>) -> anyhow::Result<Added> {
+        let first = self.scopes.in_force()?;
         let reach = self.reach()?;
         let now = self.clock.now().wall;
-        let (mut added, mut links) = (Added::default(), Vec::new());
+        let (mut added, mut links, mut again) = (Added::default(), Vec::new(), Vec::new());
         for line in lines.lines() {
             match AddLine::read(line) {
                 None => {}
                 Some(Err(why)) => added.refuse(line, why),
-                // A folder has one job, under any name.
+                // The first job of a folder has any name.
                 Some(Ok(said)) => {
-                    let judged = said.judged(&job, false, &self.settings.trap, now);
+                    let more = self.more_in_force(said.job.as_deref().or(job));
+                    let job = more.as_deref().unwrap_or(&first);
+                    let judged = said.judged(job, false, &self.settings.trap, now);
                     match judged.and_then(|link| reach.check(&link.url).map(|()| link)) {
-                        Ok(link) => links.push(link),
+                        Ok(link) => {
+                            again.extend(said.again.then(|| link.url.clone()));
+                            links.push(link);
+                        }
                         Err(why) => added.refuse(&said.url, why),
                     }
                 }
             }
         }
         self.handle.offer_durably(&links).await?;
+        if !again.is_empty() {
+            self.handle.command(Command::Again(again)).await?;
+        }
         added.taken = links.len() as u64;
         Ok(added)
     }
 
     /// The address rules for added URLs. Addresses that people typed in the meantime are permitted, for the spider as
     /// well.
-    fn reach(&self) -> anyhow::Result<Reach> {
+    pub(super) fn reach(&self) -> anyhow::Result<Reach> {
         let doors = self.scopes.doors()?;
         if let Some(spider) = &self.spider {
             spider.set_doors(doors.clone());

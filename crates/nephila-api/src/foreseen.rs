@@ -24,6 +24,16 @@ pub struct ForeseenSaid {
     pub kept_out: Vec<(String, String)>,
 }
 
+/// Answer to lines of a stream.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[serde(untagged)]
+pub enum VisitsSaid {
+    /// The lines are stored.
+    Stored(StreamSaid),
+    /// A dry run.
+    Foreseen(ForeseenSaid),
+}
+
 /// A URL of a stream, with its stored record.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 pub struct NamedSaid {

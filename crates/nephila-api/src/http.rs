@@ -21,12 +21,14 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use nephila_engine::settings::Role;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
+use super::agent;
 use super::content::Content;
 use super::guard::{Asker, Guard, Who, seconds};
 use super::hub::Hub;
@@ -165,7 +167,8 @@ async fn connection<A: Answers>(
         let (shell, client) = (shell.clone(), client.clone());
         async move {
             let flooded = is_flooded(request.headers());
-            let answer = respond(request, &shell, &client).await;
+            let path = request.uri().path().to_owned();
+            let answer = agent::shaped(&path, respond(request, &shell, &client).await).await;
             Ok::<_, Infallible>(if flooded { without_cookies(answer) } else { answer })
         }
     });
@@ -191,8 +194,26 @@ where
     B: Body<Data = Bytes> + Send,
     B::Error: std::error::Error + Send + Sync + 'static,
 {
+    let (needed, route) = A::routes().place(request.method(), request.uri().path());
+    let mut began = Instant::now();
+    let answer = answered(request, shell, client, needed, &mut began).await;
+    A::routes().took(route, answer.status(), began.elapsed());
+    answer
+}
+
+/// Answers a request that needs this role. `began` is set when the request has arrived with its body.
+async fn answered<A: Answers, B>(
+    request: Request<B>,
+    shell: &Shell<A>,
+    client: &Client,
+    needed: Option<Role>,
+    began: &mut Instant,
+) -> HttpAnswer
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
     let (mut head, body) = request.into_parts();
-    let needed = A::routes().role(&head.method, head.uri.path());
     let asker = match shell.guard.lets_in(&head, needed, client.is_tls) {
         Ok(asker) => Arc::new(asker),
         Err(refused) => return *refused,
@@ -217,6 +238,7 @@ where
             return problem(StatusCode::PAYLOAD_TOO_LARGE, "content too large", detail);
         }
     };
+    *began = Instant::now();
     let target = head.uri.path_and_query().map_or("", |target| target.as_str());
     let mut asked = HttpQuestion::new(head.method, target, head.headers, client.is_tls);
     (asked.body, asked.asker, asked.hub) = (body, Some(asker.clone()), shell.hub.clone());

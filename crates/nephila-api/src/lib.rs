@@ -14,6 +14,7 @@
 //! duration of requests are bounded.
 
 pub mod about;
+pub mod agent;
 pub mod alarms;
 pub mod answers;
 pub mod archive_view;
@@ -43,6 +44,7 @@ pub mod log_view;
 pub mod media;
 pub mod metrics;
 pub mod monitor;
+pub mod more_jobs;
 mod one;
 pub mod operation;
 pub mod operations;
@@ -57,11 +59,13 @@ mod routes;
 pub mod sampler;
 mod scope;
 pub mod scope_test;
+pub mod search;
 pub mod session;
 pub mod settings_view;
 pub mod shapes;
 pub mod status;
 pub mod timeline;
+mod times;
 pub mod tls;
 mod tokens;
 pub mod views;
@@ -78,10 +82,11 @@ use tokio::net::UnixListener;
 
 pub use client::{NoAnswer, Peer, Question, Reply};
 pub use content::Content;
+pub use document::Access;
 pub use events::wait_of;
 pub use explain::{Explained, HostView, LastView, Questions, RobotsView, ScopeView, StatsView, Summary};
 pub use feeds::{FeedSaid, FeedsSaid, HEALTHS, PollSaid, is_ill};
-pub use foreseen::{ForeseenSaid, NamedSaid};
+pub use foreseen::{ForeseenSaid, NamedSaid, VisitsSaid};
 pub use guard::{Guard, Keys};
 pub use http::{STREAM_TIMEOUT, STREAMS_MAX, serve};
 pub use hub::{LaterStatus, Lines, Live};

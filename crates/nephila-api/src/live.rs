@@ -43,11 +43,7 @@ pub static LIVE: Operation = get(
     "/api/v1/live",
     "The status each second and lines of the crawl log, as server-sent events.",
 )
-.with(&[query(
-    "topics",
-    Kind::Text,
-    "`status`, `log`, or both with a comma between them; without it `status`.",
-)])
+.with(&[query("topics", Kind::Words(&TOPICS), "Without it `status`.")])
 .gives_text(&["text/event-stream"]);
 
 /// The operation of a server of any kind.
@@ -126,8 +122,8 @@ fn answer(asked: &HttpQuestion) -> HttpAnswer {
         let detail = "nothing changes here: ask for single answers";
         return problem(StatusCode::NOT_FOUND, "there is nothing to follow", detail);
     };
-    let topics = asked.parameter("topics").unwrap_or_else(|| "status".to_owned());
-    let topics: Vec<&str> = topics.split(',').map(str::trim).collect();
+    let topics = asked.parameter("topics").filter(|topics| !topics.is_empty());
+    let topics: Vec<&str> = topics.as_deref().unwrap_or(TOPICS[0]).split(',').collect();
     if let Some(unknown) = topics.iter().find(|topic| !TOPICS.contains(topic)) {
         let detail = format!("{unknown:?}: the topics are {}", TOPICS.join(" and "));
         return problem(StatusCode::BAD_REQUEST, "invalid parameter topics", detail);

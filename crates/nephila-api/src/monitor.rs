@@ -264,7 +264,9 @@ impl Monitor {
             return Vec::new();
         }
         let plan = shared.plan();
-        vec![JobRow::of(&plan.job, ProgressSaid::of(&stats.totals, plan.job.id))]
+        let first = JobRow::of(&plan.job, ProgressSaid::of(&stats.totals, plan.job.id));
+        drop(plan);
+        std::iter::once(first).chain(super::more_jobs::rows(shared, &stats.totals)).collect()
     }
 
     fn alarms(&self, facts: &Facts, full_in_s: Option<u64>, now: Now) -> Vec<alarms::AlarmSaid> {

@@ -4,14 +4,16 @@ use std::sync::{Arc, LazyLock};
 
 use ::http::StatusCode;
 use nephila_core::job::State;
+use nephila_core::url::UrlError;
 
 use super::answers::Instead;
+use super::foreseen::VisitsSaid;
 use super::hub::{LaterStatus, Lines, Live};
 use super::log_view::Filter;
 use super::problem::{HttpAnswer, ok, problem};
 use super::question::HttpQuestion;
 use super::routes::{Answers, Routes, route};
-use super::{Questions, dashboard, lists, live, metrics, operations as of, session, web};
+use super::{Questions, agent, dashboard, lists, live, metrics, operations as of, session, web};
 
 /// See the module.
 static ROUTES: LazyLock<Routes<Questions>> = LazyLock::new(|| {
@@ -21,7 +23,7 @@ static ROUTES: LazyLock<Routes<Questions>> = LazyLock::new(|| {
             Box::pin(async move { crawl.readyz(&asked).await.unwrap_or_else(|instead| *instead) })
         }),
         route(&of::METRICS, |crawl, _| Box::pin(async move { said(crawl.metrics().await) })),
-        route(&of::DOCUMENT, |_, _| Box::pin(async { ROUTES.document() })),
+        route(&of::DOCUMENT, |_, asked| Box::pin(async move { ROUTES.document_for(&asked) })),
         route(&of::STATS, |crawl, _| {
             Box::pin(async move { said(crawl.stats().await.map(|stats| ok(&stats))) })
         }),
@@ -45,6 +47,9 @@ static ROUTES: LazyLock<Routes<Questions>> = LazyLock::new(|| {
         route(&of::PAGES, |crawl, asked| {
             Box::pin(async move { crawl.page_or_whole(&asked).await.unwrap_or_else(|instead| *instead) })
         }),
+        route(&of::SEARCH, |crawl, asked| {
+            Box::pin(async move { instead(crawl.search_answer(&asked).await) })
+        }),
         route(&of::SPIDERS, |crawl, _| {
             Box::pin(
                 async move { ok(&crawl.crawl.upgrade().map(|crawl| crawl.spiders()).unwrap_or_default()) },
@@ -52,7 +57,9 @@ static ROUTES: LazyLock<Routes<Questions>> = LazyLock::new(|| {
         }),
         route(&of::ADD, |crawl, asked| {
             Box::pin(async move {
-                said(crawl.add(&String::from_utf8_lossy(&asked.body)).await.map(|added| ok(&added)))
+                let job = asked.parameter("job");
+                let added = crawl.add_to(&String::from_utf8_lossy(&asked.body), job.as_deref()).await;
+                said(added.map(|added| ok(&added)))
             })
         }),
         route(&of::REFLOG, |crawl, asked| Box::pin(async move { said(crawl.visits(&asked).await) })),
@@ -74,6 +81,9 @@ static ROUTES: LazyLock<Routes<Questions>> = LazyLock::new(|| {
             Box::pin(async move { instead(crawl.scope_test_answer(&asked).await) })
         }),
         route(&of::JOBS, |crawl, _| Box::pin(async move { instead(crawl.jobs_answer().await) })),
+        route(&of::CREATE_JOB, |crawl, asked| {
+            Box::pin(async move { instead(crawl.create_job(&asked).await) })
+        }),
         route(&of::JOB, |crawl, asked| {
             Box::pin(async move { instead(crawl.job_answer(asked.part("job")).await) })
         }),
@@ -90,6 +100,7 @@ static ROUTES: LazyLock<Routes<Questions>> = LazyLock::new(|| {
         route(&of::WEB, |crawl, asked| Box::pin(async move { crawl.web(&asked).await })),
     ];
     let common = dashboard::routes().into_iter().chain(session::routes()).chain(live::routes());
+    let common = common.chain(agent::routes());
     Routes::new("Nephila, a crawl on one machine", own.into_iter().chain(common))
 });
 
@@ -132,9 +143,10 @@ fn url(asked: &HttpQuestion) -> String {
 fn said(answered: anyhow::Result<HttpAnswer>) -> HttpAnswer {
     answered.unwrap_or_else(|error| {
         let detail = format!("{error:#}");
-        match error.downcast_ref::<lists::Wrong>() {
-            Some(_) => problem(StatusCode::BAD_REQUEST, "invalid request", detail),
-            None => problem(StatusCode::SERVICE_UNAVAILABLE, "crawl unavailable", detail),
+        // What the client got wrong is no fault of the crawl, and is wrong again later.
+        match error.is::<lists::Wrong>() || error.is::<UrlError>() {
+            true => problem(StatusCode::BAD_REQUEST, "invalid request", detail),
+            false => problem(StatusCode::SERVICE_UNAVAILABLE, "crawl unavailable", detail),
         }
     })
 }
@@ -144,7 +156,8 @@ impl Questions {
         let crawl = self.crawl.upgrade();
         let families = metrics::of_crawl(&self.handle, crawl.as_deref()).await?;
         let cache = self.archive.as_ref().map(|archive| metrics::of_cache(archive.cache_counts()));
-        Ok(metrics::answer("single", families.into_iter().chain(cache).collect()))
+        let more = cache.into_iter().chain([ROUTES.times()]);
+        Ok(metrics::answer("single", families.into_iter().chain(more).collect()))
     }
 
     async fn list_downloads(&self, asked: &HttpQuestion) -> anyhow::Result<HttpAnswer> {
@@ -162,9 +175,10 @@ impl Questions {
     async fn visits(&self, asked: &HttpQuestion) -> anyhow::Result<HttpAnswer> {
         let (batch, part) = (asked.parameter("batch"), asked.number("part").unwrap_or(0));
         if asked.parameter("dry").is_some() {
-            return Ok(ok(&self.foresee(batch.as_deref(), part, &asked.body).await?));
+            let foreseen = self.foresee(batch.as_deref(), part, &asked.body).await?;
+            return Ok(ok(&VisitsSaid::Foreseen(foreseen)));
         }
-        Ok(ok(&self.stream(batch.as_deref(), part, &asked.body).await?))
+        Ok(ok(&VisitsSaid::Stored(self.stream(batch.as_deref(), part, &asked.body).await?)))
     }
 
     async fn web(&self, asked: &HttpQuestion) -> HttpAnswer {

@@ -9,8 +9,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::question::HttpQuestion;
 
-/// Maximum length of the value of a parameter in bytes. A URL has at most 8 KiB.
-pub const VALUE_BYTES_MAX: usize = 16 << 10;
+/// Maximum length of the value of a parameter in characters. A URL has at most 8 KiB.
+pub const VALUE_CHARS_MAX: usize = 16 << 10;
+/// Maximum number of digits of a time such as `20s`.
+pub const TIME_DIGITS_MAX: usize = 6;
+/// Units of such a time.
+pub const TIME_UNITS: [&str; 4] = ["ms", "s", "m", "h"];
 
 /// The JSON schema of a type.
 pub type Shape = fn(&mut SchemaGenerator) -> Schema;
@@ -65,7 +69,17 @@ pub enum Kind {
     Number(u64, u64),
     /// One of these words.
     Word(&'static [&'static str]),
-    /// Such as `20s`.
+    /// Some of these words, with commas between them.
+    Words(&'static [&'static str]),
+    /// A URL. Whether it is one that is crawled, the operation judges.
+    Url,
+    /// The cursor of an answer, which has no meaning for clients.
+    Cursor,
+    /// A date of HTTP. Whether the day exists, the operation judges.
+    Date,
+    /// As many digits as this, both included: `2026`, `20261115120000`.
+    Digits(usize, usize),
+    /// Such as `20s`: digits, and `ms`, `s`, `m` or `h`.
     Time,
 }
 
@@ -73,26 +87,43 @@ impl Kind {
     /// Whether a text is a permitted value.
     fn takes(self, text: &str) -> bool {
         match self {
-            Kind::Text => text.len() <= VALUE_BYTES_MAX,
+            Kind::Text | Kind::Date => is_short(text),
+            Kind::Url | Kind::Cursor => !text.is_empty() && is_short(text),
             Kind::Number(least, most) => {
                 let number = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
                 number.is_some_and(|number: u64| (least..=most).contains(&number))
             }
             Kind::Word(words) => words.contains(&text),
-            Kind::Time => humantime::parse_duration(text).is_ok(),
+            // None of them is a list too: a client need not leave the parameter out.
+            Kind::Words(words) => text.is_empty() || text.split(',').all(|word| words.contains(&word)),
+            Kind::Digits(least, most) => {
+                (least..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+            }
+            Kind::Time => {
+                let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+                (1..=TIME_DIGITS_MAX).contains(&digits) && TIME_UNITS.contains(&&text[digits..])
+            }
         }
     }
 
     /// The permitted values, in words.
     fn meaning(self) -> String {
         match self {
-            Kind::Text => format!("a text of at most {VALUE_BYTES_MAX} bytes"),
-            Kind::Number(least, u64::MAX) => format!("a number from {least}"),
+            Kind::Text => format!("a text of at most {VALUE_CHARS_MAX} characters"),
+            Kind::Url => format!("a URL of at most {VALUE_CHARS_MAX} characters"),
+            Kind::Date => "a date such as Sun, 15 Nov 2026 12:00:00 GMT".to_owned(),
+            Kind::Cursor => "the cursor of an answer".to_owned(),
+            Kind::Words(words) => format!("{}, with commas between them", words.join(", ")),
+            Kind::Digits(least, most) => format!("{least} to {most} digits, such as 20261115"),
             Kind::Number(least, most) => format!("a number from {least} to {most}"),
             Kind::Word(words) => words.join(", "),
             Kind::Time => "a time such as 20s".to_owned(),
         }
     }
+}
+
+fn is_short(text: &str) -> bool {
+    text.len() <= VALUE_CHARS_MAX || text.chars().count() <= VALUE_CHARS_MAX
 }
 
 /// The place of a parameter.
@@ -117,29 +148,37 @@ pub struct Parameter {
     pub kind: Kind,
     /// Whether a request without the parameter is refused.
     pub is_required: bool,
+    /// Whether a request may have the parameter several times.
+    pub is_repeated: bool,
     /// Meaning, in a sentence.
     pub help: &'static str,
 }
 
 /// An optional parameter of the query.
 pub const fn query(name: &'static str, kind: Kind, help: &'static str) -> Parameter {
-    Parameter { name, place: Place::Query, kind, is_required: false, help }
+    Parameter { name, place: Place::Query, kind, is_required: false, is_repeated: false, help }
 }
 
 /// A part of the path.
 pub const fn part(name: &'static str, help: &'static str) -> Parameter {
-    Parameter { name, place: Place::Path, kind: Kind::Text, is_required: true, help }
+    Parameter { name, place: Place::Path, kind: Kind::Text, is_required: true, is_repeated: false, help }
 }
 
 /// An optional header field.
-pub const fn field(name: &'static str, help: &'static str) -> Parameter {
-    Parameter { name, place: Place::Field, kind: Kind::Text, is_required: false, help }
+pub const fn field(name: &'static str, kind: Kind, help: &'static str) -> Parameter {
+    Parameter { name, place: Place::Field, kind, is_required: false, is_repeated: false, help }
 }
 
 impl Parameter {
     /// The same parameter, without which a request is refused.
     pub const fn required(mut self) -> Parameter {
         self.is_required = true;
+        self
+    }
+
+    /// The same parameter of the query, which a request may have several times.
+    pub const fn repeated(mut self) -> Parameter {
+        self.is_repeated = true;
         self
     }
 }
@@ -176,8 +215,12 @@ pub struct Operation {
     pub status: u16,
     /// Content of a usual answer.
     pub answer: Form,
-    /// Further answers without an error, each with its meaning.
+    /// Further answers without an error and without content, each with its meaning.
     pub also: &'static [(u16, &'static str)],
+    /// A further answer without an error, with its content.
+    pub other: Option<(u16, &'static str, Form)>,
+    /// Whether an answer may be a capture, which has any status and any content type.
+    pub is_capture: bool,
     /// Field of the answer with the rows of a list, which may be asked for as JSON lines; empty if the answer itself
     /// is the list.
     pub rows: Option<&'static str>,
@@ -196,6 +239,8 @@ const fn new(verb: Verb, id: &'static str, path: &'static str, summary: &'static
         status: 200,
         answer: Form::Other(&["application/json"]),
         also: &[],
+        other: None,
+        is_capture: false,
         rows: None,
     }
 }
@@ -272,6 +317,18 @@ impl Operation {
         self
     }
 
+    /// Sets a further answer without an error: JSON of this type.
+    pub const fn or_gives<T: JsonSchema>(mut self, status: u16, meaning: &'static str) -> Operation {
+        self.other = Some((status, meaning, Form::Json(shape::<T>())));
+        self
+    }
+
+    /// The answer may be a capture, with the status and the content type that its site sent.
+    pub const fn or_capture(mut self) -> Operation {
+        self.is_capture = true;
+        self
+    }
+
     /// The rows of the answer, which may be asked for as JSON lines.
     pub const fn rows(mut self, field: &'static str) -> Operation {
         self.rows = Some(field);
@@ -306,19 +363,24 @@ impl Operation {
     pub fn check(&self, asked: &HttpQuestion) -> Result<(), (String, String)> {
         for parameter in self.parameters {
             let given = match parameter.place {
-                Place::Query => asked.parameter(parameter.name),
-                Place::Field => asked.field(parameter.name).map(str::to_owned),
-                Place::Path => Some(asked.part(parameter.name).to_owned()),
+                Place::Query => asked.texts(parameter.name),
+                Place::Field => Ok(asked.field(parameter.name).map(str::to_owned).into_iter().collect()),
+                // The rest of a path is taken as received.
+                Place::Path if self.path.contains("{*") => continue,
+                Place::Path => asked.path_is_text().map(|()| vec![asked.part(parameter.name).to_owned()]),
             };
-            match given {
-                None if parameter.is_required => {
-                    return Err((format!("missing parameter {}", parameter.name), parameter.help.to_owned()));
-                }
-                Some(text) if !parameter.kind.takes(&text) => {
-                    let title = format!("invalid parameter {}", parameter.name);
-                    return Err((title, format!("{} is {}", parameter.name, parameter.kind.meaning())));
-                }
-                _ => {}
+            let wrong = |detail: String| Err((format!("invalid parameter {}", parameter.name), detail));
+            let Ok(given) = given else {
+                return wrong(format!("{} is percent-encoded UTF-8", parameter.name));
+            };
+            if given.is_empty() && parameter.is_required {
+                return Err((format!("missing parameter {}", parameter.name), parameter.help.to_owned()));
+            }
+            if given.len() > 1 && !parameter.is_repeated {
+                return wrong(format!("{} is there more than once", parameter.name));
+            }
+            if !given.iter().all(|text| parameter.kind.takes(text)) {
+                return wrong(format!("{} is {}", parameter.name, parameter.kind.meaning()));
             }
         }
         Ok(())
@@ -349,6 +411,58 @@ mod tests {
         let rest = REST.matches("/web/2026id_/http://a.test//x%20y").unwrap();
         assert_eq!(rest, [("url", "2026id_/http://a.test//x%20y".to_owned())], "as received");
         assert_eq!(REST.matches("/web/"), None);
+    }
+
+    #[test]
+    fn a_parameter_is_there_once_and_is_text() {
+        static LIST: Operation = get("list", "/list/{name}", "Rows.").with(&[
+            part("name", "The name."),
+            query("host", Kind::Text, "A host."),
+            query("outcome", Kind::Text, "Outcomes.").repeated(),
+        ]);
+        let check = |target: &str| {
+            let mut asked = HttpQuestion::new(Method::GET, target, HeaderMap::new(), false);
+            asked.parts = LIST.matches(&asked.path).unwrap();
+            LIST.check(&asked).map_err(|(title, _)| title)
+        };
+        for target in
+            ["/list/a?host=%C3%A9&outcome=a&outcome=b", "/list/100%25?host=100%", "/list/%zz?host=%zz"]
+        {
+            assert_eq!(check(target), Ok(()), "{target}");
+        }
+        for (target, name) in [
+            ("/list/a?host=a&host=b", "host"),
+            ("/list/a?host=%ff", "host"),
+            ("/list/a?outcome=a&outcome=%C3", "outcome"),
+            ("/list/%fe%00", "name"),
+        ] {
+            assert_eq!(check(target), Err(format!("invalid parameter {name}")), "{target}");
+        }
+    }
+
+    #[test]
+    fn each_kind_takes_what_the_document_describes() {
+        let words: &[&str] = &["status", "log"];
+        for (kind, good, bad) in [
+            (
+                Kind::Time,
+                &["0s", "20s", "999999ms", "5m", "1h"][..],
+                &["", "s", "20", "1h 5m", "1000000s", "1d"][..],
+            ),
+            (Kind::Words(words), &["", "log", "status,log"], &["logs", "log,", "log status"]),
+            (
+                Kind::Digits(4, 14),
+                &["2026", "20261115120000"],
+                &["202", "2026-11", "202611151200001", "\u{663}333"],
+            ),
+            (Kind::Url, &["http://a.test/", "a.test"], &[""]),
+            (Kind::Cursor, &["x"], &[""]),
+        ] {
+            good.iter().for_each(|text| assert!(kind.takes(text), "{kind:?}: {text}"));
+            bad.iter().for_each(|text| assert!(!kind.takes(text), "{kind:?}: {text}"));
+        }
+        let long = "\u{e9}".repeat(VALUE_CHARS_MAX);
+        assert!(Kind::Text.takes(&long) && !Kind::Text.takes(&format!("{long}a")));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Operations that servers of several kinds have in common. Each kind lists those that it answers with its handlers.
 
+use nephila_core::event::Kind as Event;
 use nephila_engine::crawl::stage::SpiderSaid;
 use nephila_engine::crawl::stream::StreamSaid;
 use nephila_engine::settings::Role;
@@ -7,6 +8,7 @@ use nephila_engine::settings::Role;
 use super::archive_view::ArchiveSaid;
 use super::explain::{Explained, HostView, StatsView};
 use super::feeds::{FeedSaid, FeedsSaid};
+use super::foreseen::VisitsSaid;
 use super::history::HistorySaid;
 use super::jobs::{JobDetail, JobRow};
 use super::lists::{DownloadSaid, ListSaid, PAGE_MAX, StorySaid};
@@ -14,18 +16,35 @@ use super::log_view::LogSaid;
 use super::operation::{Kind, Operation, Parameter, Verb, change, field, get, part, query};
 use super::politeness::PolitenessSaid;
 use super::scope_test::{ScopeTest, ScopeTested};
+use super::search::{self, SearchSaid};
 use super::settings_view::SettingsSaid;
+use super::shapes;
 use super::status::StatusSaid;
 use super::timeline::TimelineSaid;
 use super::views::{Added, NodeState};
+use super::web::CDX_FIELDS;
 
 /// The URL that a request is about.
-const URL: Parameter = query("url", Kind::Text, "The URL, percent-encoded.").required();
+const URL: Parameter = query("url", Kind::Url, "The URL, percent-encoded.").required();
 /// Where a list goes on.
 const FROM: Parameter =
-    query("from", Kind::Text, "The cursor that the page before names; without it the first page.");
+    query("from", Kind::Cursor, "The cursor that the page before names; without it the first page.");
 /// Waiting for an answer.
 const WAIT: Parameter = query("wait", Kind::Time, "How long the request waits, such as `20s`.");
+/// States of a host.
+const HOST_STATES: &[&str] = &["busy", "ready", "resting", "backing_off", "loading", "stopped", "idle"];
+/// Kinds of events.
+const EVENT_KINDS: &[&str] = &names_of_kinds();
+
+const fn names_of_kinds() -> [&'static str; Event::ALL.len()] {
+    let (mut names, mut number) = ([""; Event::ALL.len()], 0);
+    while number < names.len() {
+        names[number] = Event::ALL[number].name();
+        number += 1;
+    }
+    names
+}
+
 /// Types of a body of lines.
 const LINE_TYPES: &[&str] = &["text/plain", "application/x-ndjson"];
 
@@ -81,8 +100,12 @@ pub static FEED: Operation =
 /// `GET /api/v1/downloads`.
 pub static DOWNLOADS: Operation = get("listDownloads", "/api/v1/downloads", "Downloads by state and type.")
     .with(&[
-        query("state", Kind::Text, "`pending`, `fetching`, `success` or `error`."),
-        query("type", Kind::Text, "`content`, `feed` or `sitemap`."),
+        query(
+            "state",
+            Kind::Word(&["pending", "fetching", "success", "error"]),
+            "Only downloads in this state.",
+        ),
+        query("type", Kind::Word(&["content", "feed", "sitemap"]), "Only downloads of this type."),
         FROM,
         MAX,
     ])
@@ -104,10 +127,34 @@ pub static EVENTS: Operation = get(
 .tag("events")
 .with(&[
     query("from", Kind::Text, "A position, `beginning` or `end`."),
-    query("kind", Kind::Text, "Kinds of events, with commas between them."),
+    query("kind", Kind::Words(EVENT_KINDS), "Kinds of events; without it all."),
     WAIT,
 ])
 .gives_text(&["application/x-ndjson"]);
+/// `GET /api/v1/search`.
+pub static SEARCH: Operation = get(
+    "searchPages",
+    "/api/v1/search",
+    "Stored pages whose title and main text have all words of a search, the newest capture of each URL.",
+)
+.tag("archive")
+.with(&[
+    query(
+        "q",
+        Kind::Text,
+        "Words, each in any case and also inside of others; words in quotation marks are one.",
+    )
+    .required(),
+    query(
+        "url",
+        Kind::Text,
+        "Only URLs of this pattern, such as `*.example.org` or `https://example.org/docs/*`.",
+    ),
+    query("limit", Kind::Number(1, search::HITS_MAX as u64), "Number of hits after which the answer ends."),
+    CURSOR,
+])
+.gives::<SearchSaid>()
+.rows("hits");
 /// `GET /api/v1/pages`.
 pub static PAGES: Operation = get("readPage", "/api/v1/pages", "The capture of a URL.")
     .tag("archive")
@@ -118,7 +165,7 @@ pub static PAGES: Operation = get("readPage", "/api/v1/pages", "The capture of a
             Kind::Word(&["http", "headers", "body", "record", "json", "found"]),
             "Representation; `http` is head and body.",
         ),
-        query("at", Kind::Text, "The nearest capture to this time of 4 to 14 digits; without it the newest."),
+        query("at", Kind::Digits(4, 14), "The nearest capture to this time; without it the newest."),
         query("inline", Kind::Word(&["0", "1"]), "1: a body in an object store comes through this server."),
         query("bytes_max", Kind::Number(0, u64::MAX), "A longer body is answered with 413."),
         query(
@@ -147,17 +194,17 @@ pub static ADD: Operation = change(
     Role::Operate,
     "addUrls",
     "/api/v1/urls",
-    "Adds URLs, one per line, or JSON lines with `url`, `job`, `priority`, `hits`, `feed`, `sitemap`; at most 4 MiB.",
+    "Adds URLs, one per line, or JSON lines with `url`, `job`, `priority`, `hits`, `feed`, `sitemap`, `again`; at most 4 MiB.",
 )
 .tag("intake")
 .with(&[
-    query("job", Kind::Text, "The job; on one machine there is one job alone."),
+    query("job", Kind::Text, "The job; on one machine the crawl of the folder, unless a further job is named."),
     query("seed", Kind::Word(&["true", "false"]), "Whether the URLs are seeds."),
 ])
 .takes_text(LINE_TYPES)
 .gives::<Added>()
 .status(202)
-.or(&[(200, "One machine: the URLs are stored; the answer is the same.")]);
+.or_gives::<Added>(200, "One machine: the URLs are stored.");
 /// `POST /api/v1/reflog`.
 pub static REFLOG: Operation = change(
     Verb::Post,
@@ -171,22 +218,47 @@ pub static REFLOG: Operation = change(
     query("job", Kind::Text, "The job, in a cluster required."),
     query("batch", Kind::Text, "Id of the batch; without it, the content decides."),
     query("part", Kind::Number(0, u32::MAX as u64), "Number of the first part."),
-    query("dry", Kind::Text, "One machine: only says which URLs would be sent on; nothing changes."),
+    query("dry", Kind::Word(&["1"]), "One machine: only says which URLs would be sent on; nothing changes."),
 ])
 .takes_text(LINE_TYPES)
 .gives::<StreamSaid>()
 .status(202)
-.or(&[(200, "One machine: the lines are stored; the answer is the same, and with `dry` a list of URLs.")]);
+.or_gives::<VisitsSaid>(
+    200,
+    "One machine: the lines are stored; with `dry`, the URLs that would be sent on.",
+);
 /// `GET /web/cdx`.
 pub static CDX: Operation =
     get("lookUpCaptures", "/web/cdx", "Lines of the archive's index, as CDX servers give them.")
         .tag("archive")
         .with(&[
-            query("url", Kind::Text, "The URL, or a pattern with `*`."),
-            query("matchType", Kind::Text, "`exact`, `prefix`, `host` or `domain`."),
-            query("output", Kind::Text, "`cdxj`, `json` or `text`."),
-            query("limit", Kind::Text, "Maximum number of lines."),
-            query("page", Kind::Text, "Number of the page, from 0."),
+            query("url", Kind::Url, "The URL, or a pattern with `*`.").required(),
+            query(
+                "matchType",
+                Kind::Word(&["exact", "prefix", "host", "domain"]),
+                "Which URLs beside this one.",
+            ),
+            query("from", Kind::Digits(0, 14), "Captures from this time on."),
+            query("to", Kind::Digits(0, 14), "Captures until this time."),
+            query(
+                "filter",
+                Kind::Text,
+                "Lines whose field has this value: `=status:200`, `!mime:image`, `~url:.*[.]pdf`.",
+            )
+            .repeated(),
+            query("fl", Kind::Words(&CDX_FIELDS), "Fields of a line; without it all."),
+            query("fields", Kind::Words(&CDX_FIELDS), "The same as `fl`."),
+            query("sort", Kind::Word(&["default", "reverse", "closest"]), "The order; for one URL alone."),
+            query("closest", Kind::Digits(0, 14), "The time to which the captures are nearest."),
+            query("output", Kind::Word(&["cdxj", "json", "text"]), "Form of a line."),
+            query("limit", Kind::Number(0, u64::MAX), "Maximum number of lines."),
+            query("page", Kind::Number(0, u32::MAX as u64), "Number of the page, from 0."),
+            query(
+                "pageSize",
+                Kind::Number(0, u32::MAX as u64),
+                "Size of a page, in blocks of about 3,000 lines.",
+            ),
+            query("showNumPages", Kind::Text, "`true`: only the number of pages."),
         ])
         .gives_text(&["text/x-cdxj", "application/x-ndjson", "text/plain", "application/json"]);
 /// `GET /web/{*address}`.
@@ -196,22 +268,20 @@ pub static WEB: Operation = get(
     "A capture by Memento (RFC 7089): `URL`, `20261115id_/URL` or `timemap/link/URL`. The rest of the path has its slashes as they are.",
 )
 .tag("archive")
-.with(&[part("address", "Address of the capture."), field("accept-datetime", "The wanted time.")])
-.gives_text(&[
-    "application/octet-stream",
-    "application/link-format",
-    "application/json",
-    "text/x-cdxj",
-    "text/html",
+.with(&[
+    part("address", "Address of the capture."),
+    field("accept-datetime", Kind::Date, "The wanted time, as a date of HTTP."),
 ])
-.or(&[(302, "`Location` names the capture nearest to the time.")]);
+.gives_text(&["*/*"])
+.or(&[(302, "`Location` names the capture nearest to the time.")])
+.or_capture();
 /// `GET /replay`.
 pub static REPLAY: Operation =
     get("browseArchive", "/replay", "Pages of the archive for people, with --replay.")
         .tag("archive")
         .with(&[
             query("url", Kind::Text, "The captured page; without it, a list."),
-            query("at", Kind::Text, "The time of the capture."),
+            query("at", Kind::Digits(0, 14), "The time of the capture."),
         ])
         .gives_text(&["text/html"]);
 
@@ -219,7 +289,7 @@ pub static REPLAY: Operation =
 const LIMIT: Parameter = query("limit", Kind::Number(1, 1_000), "Maximum number of rows.");
 /// Where a list goes on.
 const CURSOR: Parameter =
-    query("cursor", Kind::Text, "The cursor that the page before names; without it the first page.");
+    query("cursor", Kind::Cursor, "The cursor that the page before names; without it the first page.");
 /// The name of a job.
 const JOB_NAME: Parameter = part("job", "Name of the job.");
 
@@ -244,7 +314,7 @@ pub static HOSTS: Operation = get("listHosts", "/api/v1/hosts", "Hosts with thei
     .tag("hosts")
     .with(&[
         query("sort", Kind::Word(&["queued", "done", "errors", "next"]), "The order."),
-        query("state", Kind::Text, "Only hosts in this state."),
+        query("state", Kind::Word(HOST_STATES), "Only hosts in this state."),
         query("match", Kind::Text, "Only hosts whose name contains this."),
         LIMIT,
         CURSOR,
@@ -289,7 +359,7 @@ pub static SETTINGS: Operation = get(
 pub static LOG: Operation = get("listLog", "/api/v1/log", "Lines of the crawl log, the newest first.")
     .with(&[
         query("host", Kind::Text, "Only requests to this host."),
-        query("outcome", Kind::Text, "Only requests with this outcome; may be repeated."),
+        query("outcome", Kind::Text, "Only requests with this outcome.").repeated(),
         LIMIT,
         CURSOR,
     ])
@@ -309,10 +379,22 @@ pub static SCOPE_TEST: Operation = change(
 .rows("");
 /// `GET /api/v1/jobs` on one machine.
 pub static JOBS: Operation =
-    get("listJobs", "/api/v1/jobs", "The crawl of the folder, as a job with its progress.")
+    get("listJobs", "/api/v1/jobs", "The crawl of the folder and further jobs, each with its progress.")
         .tag("jobs")
         .gives::<Vec<JobRow>>()
         .rows("");
+/// `POST /api/v1/jobs` on one machine.
+pub static CREATE_JOB: Operation = change(
+    Verb::Post,
+    Role::Operate,
+    "createJob",
+    "/api/v1/jobs",
+    "Creates a further job beside the crawl of the folder, with 1 to 10,000 seeds.",
+)
+.tag("jobs")
+.takes::<shapes::Job>()
+.gives::<super::more_jobs::Created>()
+.status(201);
 /// `GET /api/v1/jobs/{job}` on one machine.
 pub static JOB: Operation = get(
     "getJob",

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Response, StatusCode};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::content::Content;
 
@@ -14,6 +15,9 @@ pub type HttpAnswer = Response<Content>;
 
 /// An error answer, sent instead of the requested one.
 pub type Instead = Box<HttpAnswer>;
+
+/// `Retry-After` in seconds of a problem that will pass, where nothing better is known.
+const RETRY: u64 = 5;
 
 /// Content type of a problem.
 pub(super) const PROBLEM_TYPE: &str = "application/problem+json";
@@ -62,17 +66,38 @@ struct Problem<'a> {
     title: &'a str,
     status: u16,
     detail: String,
+    /// Further members.
+    #[serde(flatten)]
+    more: Value,
 }
 
 /// An error answer (RFC 9457): a `type` by the status, title, and detail with advice.
+///
+/// An answer that asks for patience says for how long: five seconds, unless [`retry_after`] names another time.
 pub fn problem(status: StatusCode, title: &str, detail: impl Into<String>) -> HttpAnswer {
-    let body = json(&Problem {
+    problem_with(status, title, detail, json!({}))
+}
+
+/// A [`problem`] with further members: the fields of an object.
+pub(super) fn problem_with(
+    status: StatusCode,
+    title: &str,
+    detail: impl Into<String>,
+    more: Value,
+) -> HttpAnswer {
+    debug_assert!(more.is_object(), "{more}");
+    let body = encoded(&Problem {
         r#type: format!("{PREFIX}{}", kind(status)),
         title,
         status: status.as_u16(),
         detail: detail.into(),
+        more,
     });
-    reply(status, PROBLEM_TYPE, body)
+    let answer = reply(status, PROBLEM_TYPE, body);
+    match status {
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => retry_after(answer, RETRY),
+        _ => answer,
+    }
 }
 
 /// Adds `Retry-After` to an answer.
@@ -83,7 +108,7 @@ pub fn retry_after(mut answer: HttpAnswer, seconds: u64) -> HttpAnswer {
 
 /// A JSON answer.
 pub fn ok(value: &impl Serialize) -> HttpAnswer {
-    reply(StatusCode::OK, "application/json", json(value))
+    reply(StatusCode::OK, "application/json", encoded(value))
 }
 
 /// Builds an answer with a status, a content type and a body, and forbids content sniffing (`nosniff`).
@@ -97,6 +122,35 @@ pub fn reply(status: StatusCode, content_type: &'static str, body: impl Into<Byt
     response
 }
 
-fn json(value: &impl Serialize) -> Vec<u8> {
+fn encoded(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("strings and numbers can be written")
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_problem_may_have_further_members() {
+        let answer = problem_with(StatusCode::NOT_FOUND, "none", "here", json!({"message": "No Captures"}));
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let said: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(
+            (&said["message"], &said["status"], &said["title"]),
+            (&json!("No Captures"), &json!(404), &json!("none"))
+        );
+    }
+
+    #[test]
+    fn a_problem_that_will_pass_says_when_to_ask_again() {
+        for (status, ..) in KINDS {
+            let answer = problem(StatusCode::from_u16(status).unwrap(), "", "");
+            let after = answer.headers().get(header::RETRY_AFTER).and_then(|after| after.to_str().ok());
+            assert_eq!(after, matches!(status, 429 | 503).then_some("5"), "{status}");
+        }
+        let later = retry_after(problem(StatusCode::SERVICE_UNAVAILABLE, "", ""), 42);
+        assert_eq!(later.headers().get_all(header::RETRY_AFTER).iter().collect::<Vec<_>>(), ["42"]);
+    }
 }

@@ -1,5 +1,6 @@
 //! A request as the operations of the API see it: method, path, parameters, header fields and the complete body.
 
+use std::string::FromUtf8Error;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -75,14 +76,33 @@ impl HttpQuestion {
     }
 
     fn values(&self, name: &str) -> impl Iterator<Item = String> {
+        self.encoded(name).map(unescaped)
+    }
+
+    /// The values of a query parameter, percent-encoded.
+    fn encoded(&self, name: &str) -> impl Iterator<Item = &str> {
         let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
-        pairs.filter(move |(other, _)| *other == name).map(|(_, value)| unescaped(value))
+        pairs.filter(move |(other, _)| *other == name).map(|(_, value)| value)
+    }
+
+    /// The values of a query parameter; an error if one of them is not UTF-8.
+    pub(crate) fn texts(&self, name: &str) -> Result<Vec<String>, FromUtf8Error> {
+        self.encoded(name).map(text_of).collect()
+    }
+
+    /// Whether the path is UTF-8.
+    pub(crate) fn path_is_text(&self) -> Result<(), FromUtf8Error> {
+        text_of(&self.path).map(|_| ())
     }
 
     /// A header field, if its value is text.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
+}
+
+fn text_of(encoded: &str) -> Result<String, FromUtf8Error> {
+    String::from_utf8(nephila_core::url::percent_decode(encoded.as_bytes()))
 }
 
 /// Percent-decodes a text.

@@ -9,18 +9,21 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Method, StatusCode};
 use nephila_engine::settings::Role;
 
-use super::document;
+use super::document::{self, Access};
 use super::hub::Live;
 use super::lines;
+use super::metrics::Family;
 use super::operation::{Operation, Verb};
 use super::problem::{HttpAnswer, problem, reply};
 use super::question::HttpQuestion;
+use super::times::{RouteId, Times};
 
 /// An answer that comes later.
 pub type Later<'a> = Pin<Box<dyn Future<Output = HttpAnswer> + Send + 'a>>;
@@ -46,7 +49,9 @@ pub struct Routes<H> {
     /// What the server does, for the document.
     title: &'static str,
     routes: Vec<Route<H>>,
-    document: OnceLock<Bytes>,
+    /// The documents, by [`Access`].
+    documents: [OnceLock<Bytes>; Access::ALL.len()],
+    times: Times,
 }
 
 impl<H> fmt::Debug for Routes<H> {
@@ -60,7 +65,7 @@ pub enum Found<'a, H> {
     /// The operation, and the parts of the path.
     Route(&'a Route<H>, Vec<(&'static str, String)>),
     /// The path has other methods.
-    OtherMethods(Vec<Verb>),
+    OtherMethods(Vec<&'static Operation>),
     /// No operation has this path.
     Nothing,
 }
@@ -68,7 +73,9 @@ pub enum Found<'a, H> {
 impl<H: Send + Sync> Routes<H> {
     /// A table. The most specific path comes first where two templates match the same path.
     pub fn new(title: &'static str, routes: impl IntoIterator<Item = Route<H>>) -> Routes<H> {
-        Routes { title, routes: routes.into_iter().collect(), document: OnceLock::new() }
+        let routes: Vec<Route<H>> = routes.into_iter().collect();
+        let times = Times::new(routes.iter().map(|route| route.operation.path));
+        Routes { title, routes, documents: Default::default(), times }
     }
 
     /// All operations.
@@ -90,17 +97,34 @@ impl<H: Send + Sync> Routes<H> {
                 return Found::Route(route, parts);
             }
             template = Some(route.operation.path);
-            others.push(route.operation.verb);
+            others.push(route.operation);
         }
         if others.is_empty() { Found::Nothing } else { Found::OtherMethods(others) }
     }
 
     /// The role that a request needs; none if it needs no token. An unknown path needs the least role.
     pub fn role(&self, method: &Method, path: &str) -> Option<Role> {
-        match self.find(method, path) {
-            Found::Route(route, _) => route.operation.role,
-            _ => Some(Role::Read),
-        }
+        self.place(method, path).0
+    }
+
+    /// The role that a request needs, and the route under which its answer is counted.
+    pub(super) fn place(&self, method: &Method, path: &str) -> (Option<Role>, RouteId) {
+        let (role, template) = match self.find(method, path) {
+            Found::Route(route, _) => (route.operation.role, Some(route.operation.path)),
+            Found::OtherMethods(others) => (Some(Role::Read), others.first().map(|other| other.path)),
+            Found::Nothing => (Some(Role::Read), None),
+        };
+        (role, self.times.route(template))
+    }
+
+    /// Counts an answer.
+    pub(super) fn took(&self, route: RouteId, status: StatusCode, took: Duration) {
+        self.times.add(route, status, took);
+    }
+
+    /// How long requests took, for `GET /metrics`.
+    pub fn times(&self) -> Family {
+        self.times.family()
     }
 
     /// Answers a request by the handler of its operation.
@@ -110,7 +134,7 @@ impl<H: Send + Sync> Routes<H> {
                 asked.parts = parts;
                 route
             }
-            Found::OtherMethods(verbs) => return other_methods(&asked, &verbs),
+            Found::OtherMethods(others) => return other_methods(&asked, &others),
             Found::Nothing => {
                 let detail = format!("{}: see /api/v1/openapi.json", asked.path);
                 return problem(StatusCode::NOT_FOUND, "not found", detail);
@@ -127,16 +151,27 @@ impl<H: Send + Sync> Routes<H> {
         }
     }
 
-    /// The OpenAPI document of the table.
-    pub fn document(&self) -> HttpAnswer {
-        let make = || document::document(self.title, self.operations()).to_string().into();
-        reply(StatusCode::OK, "application/json", self.document.get_or_init(make).clone())
+    /// The OpenAPI document of the table, for the server that was asked.
+    pub fn document_for(&self, asked: &HttpQuestion) -> HttpAnswer {
+        self.document(match &asked.asker {
+            Some(asker) if asker.keys.is_none() => Access::Open,
+            Some(_) if asked.is_tls => Access::TokensTls,
+            Some(_) => Access::Tokens,
+            None => Access::Either,
+        })
+    }
+
+    /// The OpenAPI document of the table, for a server that needs this.
+    pub fn document(&self, access: Access) -> HttpAnswer {
+        let make = || document::document(self.title, access, self.operations()).to_string().into();
+        let document = self.documents[access as usize].get_or_init(make).clone();
+        reply(StatusCode::OK, "application/json", document)
     }
 }
 
-fn other_methods(asked: &HttpQuestion, verbs: &[Verb]) -> HttpAnswer {
-    let mut names: Vec<&str> = verbs.iter().map(|verb| verb.name()).collect();
-    if verbs.contains(&Verb::Get) {
+fn other_methods(asked: &HttpQuestion, others: &[&Operation]) -> HttpAnswer {
+    let mut names: Vec<&str> = others.iter().map(|other| other.verb.name()).collect();
+    if names.contains(&Verb::Get.name()) {
         names.push("HEAD");
     }
     let allow = names.join(", ");

@@ -118,6 +118,17 @@ impl Scopes {
 }
 
 impl Judged {
+    /// The verdict of a further job of a folder. A URL at depth 0 was offered from outside.
+    pub(super) fn by(job: &InForce, url: &CrawlUrl, record: Option<&UrlRecord>) -> Judged {
+        let found = match record {
+            Some(record) if record.depth > 0 => {
+                FoundBy::link(record.depth, record.hops.out().saturating_sub(1))
+            }
+            _ => FoundBy::seed(),
+        };
+        Judged::of(&job.rules, &job.name, &job.rules.verdict(url, found), job.state)
+    }
+
     fn of(rules: &Rules, job: &str, verdict: &ScopeVerdict, state: State) -> Judged {
         let view = ScopeView {
             wanted: verdict.is_in(),

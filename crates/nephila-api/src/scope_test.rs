@@ -24,7 +24,8 @@ pub const SEEDS_MAX: usize = 10_000;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScopeTest {
-    /// The URLs, at most [`URLS_MAX`].
+    /// The URLs, at most 1,000.
+    #[schemars(length(max = URLS_MAX))]
     pub urls: Vec<String>,
     /// The job whose rules are used; the only job if absent.
     pub job: Option<String>,

@@ -4,7 +4,58 @@
 //!
 //! Invariant: a value of the core has exactly the fields of its shape.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+
+use nephila_core::job::{NAME_BYTES_MAX, PATTERN_BYTES_MAX};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+/// A type that is its schema alone.
+macro_rules! text {
+    ($(#[doc = $help:literal] $name:ident $schema:tt;)+) => {
+        $(
+            #[doc = $help]
+            #[derive(Debug, Default)]
+            pub struct $name;
+
+            impl JsonSchema for $name {
+                fn inline_schema() -> bool {
+                    true
+                }
+
+                fn schema_name() -> Cow<'static, str> {
+                    stringify!($name).into()
+                }
+
+                fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                    json_schema!($schema)
+                }
+            }
+        )+
+    };
+}
+
+text! {
+    #[doc = "A URL."]
+    Url {"type": "string", "format": "uri"};
+    #[doc = "A time such as `90s` or `1h 30m`."]
+    Span {
+        "type": "string",
+        "pattern": "^[0-9]{1,6}(ms|s|m|h|days?|months?|years?)( [0-9]{1,6}(ns|us|ms|s|m|h|days?|months?))*$",
+    };
+    #[doc = "A time that is not zero."]
+    Interval {
+        "type": "string",
+        "pattern": "^[1-9][0-9]{0,5}(ms|s|m|h|days?|months?|years?)( [0-9]{1,6}(ns|us|ms|s|m|h|days?|months?))*$",
+    };
+    #[doc = "A pattern of a scope: it has more than the signs for the ends."]
+    Pattern {"type": "string", "maxLength": PATTERN_BYTES_MAX, "not": {"enum": ["", "^", "$", "^$"]}};
+    #[doc = "The name of a job."]
+    JobName {"type": "string", "maxLength": NAME_BYTES_MAX, "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]*$"};
+    #[doc = "A host, a domain, or a range of addresses."]
+    StopTarget {"type": "string", "format": "stop-target"};
+    #[doc = "A priority: 0 before 9."]
+    Priority {"type": "integer", "minimum": 0, "maximum": 9};
+}
 
 /// A job.
 #[derive(JsonSchema)]
@@ -14,7 +65,7 @@ pub struct Job {
     #[serde(default)]
     pub id: u32,
     /// Unique name: letters, digits, `-`, `_` and `.`.
-    #[schemars(length(min = 1, max = 64))]
+    #[schemars(with = "JobName")]
     pub name: String,
     /// The URLs of the job.
     #[serde(default)]
@@ -41,10 +92,13 @@ pub struct Scope {
     /// Wanted URLs around each seed.
     pub kind: Kind,
     /// The URLs at which the job begins.
+    #[schemars(with = "Vec<Url>")]
     pub seeds: Vec<String>,
     /// Patterns that bring a URL into scope: text that stands in the URL, `*` for anything, `^` and `$` for the ends.
+    #[schemars(with = "Vec<Pattern>")]
     pub include: Vec<String>,
     /// Patterns that keep a URL out of scope, before all other rules.
+    #[schemars(with = "Vec<Pattern>")]
     pub exclude: Vec<String>,
     /// Maximum number of links in a row that are followed out of scope.
     pub extra_hops: u8,
@@ -61,7 +115,7 @@ pub struct Limits {
     /// Bytes received by the whole job.
     pub bytes_max: u64,
     /// Running time of the job, without pauses, such as `2h`.
-    pub time_max: String,
+    pub time_max: Span,
     /// Pages fetched from one host.
     pub pages_per_host_max: u64,
     /// Pages fetched from one registrable domain.
@@ -108,7 +162,7 @@ pub enum Schedule {
     #[default]
     Once,
     /// This long after the last fetch, such as `12h`.
-    Every(String),
+    Every(Interval),
     /// By how often the page changes.
     Adaptive(Adaptive),
 }
@@ -120,11 +174,11 @@ pub struct Adaptive {
     /// Revisit policy.
     pub policy: Policy,
     /// Starting interval, such as `24h`.
-    pub interval: String,
+    pub interval: Interval,
     /// Minimum interval.
-    pub interval_min: String,
+    pub interval_min: Interval,
     /// Maximum interval.
-    pub interval_max: String,
+    pub interval_max: Interval,
     /// Planned revisits per host and day; 0 is no limit.
     pub host_visits_per_day: u32,
 }
@@ -157,6 +211,7 @@ pub struct Stops {
 #[serde(deny_unknown_fields)]
 pub struct Stop {
     /// A host (`a.example`), a domain (`*.a.example`) or a range of addresses (`192.0.2.0/24`).
+    #[schemars(with = "StopTarget")]
     pub target: String,
     /// The reason.
     #[serde(default)]

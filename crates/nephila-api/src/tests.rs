@@ -15,7 +15,7 @@ use nephila_engine::worker::{Link, Running};
 
 pub(crate) struct World {
     _dir: tempfile::TempDir,
-    folder: Folder,
+    pub(crate) folder: Folder,
     running: Running,
     pub(crate) questions: Arc<Questions>,
 }

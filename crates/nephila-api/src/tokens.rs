@@ -23,9 +23,9 @@ pub(super) const SESSION_SECONDS: u64 = 12 * 3_600;
 /// Maximum number of ended sessions that are remembered. Further ones end with their time.
 pub(super) const ENDED_MAX: usize = 10_000;
 /// Name of the cookie.
-const COOKIE: &str = "nephila_session";
+pub(super) const COOKIE: &str = "nephila_session";
 /// Name of the cookie under TLS. Browsers accept it from this host alone, and encrypted.
-const COOKIE_TLS: &str = "__Host-nephila_session";
+pub(super) const COOKIE_TLS: &str = "__Host-nephila_session";
 
 /// A token of a client.
 #[derive(Clone, Debug)]

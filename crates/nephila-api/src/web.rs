@@ -35,6 +35,7 @@ use super::views::NodeState;
 use super::whole_page;
 use super::{dashboard, live, session};
 
+pub(crate) use filter::ALL_FIELDS as CDX_FIELDS;
 pub(crate) use memento::http_date;
 pub use replay::{Browse, Replay};
 
@@ -164,7 +165,7 @@ static ROUTES: LazyLock<Routes<ReadOnly>> = LazyLock::new(|| {
     let own = [
         route::<ReadOnly>(&operations::LIVEZ, |_, _| Box::pin(async { ok(&"alive") })),
         route(&operations::READYZ, |_, _| Box::pin(async { ok(&NodeState::Ready) })),
-        route(&operations::DOCUMENT, |_, _| Box::pin(async { ROUTES.document() })),
+        route(&operations::DOCUMENT, |_, asked| Box::pin(async move { ROUTES.document_for(&asked) })),
         route(&operations::PAGES, |server, asked| {
             Box::pin(async move {
                 match whole_page::is_wanted(&asked) {
@@ -173,6 +174,11 @@ static ROUTES: LazyLock<Routes<ReadOnly>> = LazyLock::new(|| {
                     Err(instead) => *instead,
                 }
             })
+        }),
+        route(&operations::SEARCH, |server, asked| {
+            Box::pin(
+                async move { server.archive.search_answer(&asked).await.unwrap_or_else(|instead| *instead) },
+            )
         }),
         route(&operations::CDX, |server, asked| {
             Box::pin(async move { answer(&asked, &server.archive, server).await })

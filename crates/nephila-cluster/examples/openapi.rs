@@ -5,15 +5,15 @@
 use std::io::Write as _;
 
 use nephila_api::web::ReadOnly;
-use nephila_api::{Answers, Questions, Reply};
+use nephila_api::{Access, Answers, Questions, Reply};
 use nephila_cluster::api::Api;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let document = match std::env::args().nth(1).as_deref() {
-        Some("cluster") => <Api as Answers>::routes().document(),
-        Some("single") => <Questions as Answers>::routes().document(),
-        Some("archive") => <ReadOnly as Answers>::routes().document(),
+        Some("cluster") => <Api as Answers>::routes().document(Access::Either),
+        Some("single") => <Questions as Answers>::routes().document(Access::Either),
+        Some("archive") => <ReadOnly as Answers>::routes().document(Access::Either),
         _ => anyhow::bail!("name a kind of server: cluster, single or archive"),
     };
     let body = Reply::of(document).await.body;

@@ -299,6 +299,9 @@ impl Cluster {
             Some(Err(error)) => return Ok(Some(Err((line.to_owned(), error)))),
         };
         let refuse = |why: String| Ok(Some(Err((said.url.clone(), why))));
+        if said.again {
+            return refuse("in a cluster a known URL is fetched again by the schedule of its job".to_owned());
+        }
         let Some(name) = said.job.as_ref().or(adding.job.as_ref()) else {
             return refuse("for which job? Name it with ?job= or in the line".to_owned());
         };

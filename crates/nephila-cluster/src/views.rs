@@ -108,6 +108,7 @@ pub struct JobChange {
     pub state: Option<State>,
     /// New priority among jobs: 0 before 9.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<shapes::Priority>")]
     pub priority: Option<u8>,
     /// Recrawl schedule.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,18 +130,22 @@ pub struct ScopeChange {
     pub kind: Option<Kind>,
     /// Replaces the previous patterns.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<shapes::Pattern>>")]
     pub include: Option<Vec<String>>,
     /// Replaces the previous patterns.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<shapes::Pattern>>")]
     pub exclude: Option<Vec<String>>,
     /// Patterns to append to `include`; known patterns are skipped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<shapes::Pattern>")]
     pub include_add: Vec<String>,
     /// Patterns to remove from `include`; unknown patterns are ignored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub include_remove: Vec<String>,
     /// Patterns to append to `exclude`; known patterns are skipped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<shapes::Pattern>")]
     pub exclude_add: Vec<String>,
     /// Patterns to remove from `exclude`; unknown patterns are ignored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -165,7 +170,7 @@ pub struct LimitsChange {
     pub bytes_max: Option<u64>,
     /// New maximum running time of the job, without pauses, such as `2h`; 0 for no limit.
     #[serde(with = "humantime_serde", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<shapes::Span>")]
     pub time_max: Option<Duration>,
     /// New maximum number of pages fetched from one host; 0 for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -428,7 +433,7 @@ mod tests {
         kind seeds include exclude include_add include_remove exclude_add exclude_remove \
         extra_hops depth_max \
         pages_max bytes_max time_max pages_per_host_max pages_per_domain_max \
-        url job hits feed sitemap";
+        url job hits feed sitemap again";
 
     #[test]
     fn ssr_15_no_store_no_folder_and_no_webhook_is_set_over_the_api() {
@@ -439,6 +444,7 @@ mod tests {
             hits: Some(1),
             feed: true,
             sitemap: true,
+            again: true,
         };
         let full = Job { schedule: Schedule::Adaptive(recrawl::Settings::default()), ..job() };
         let sayable: BTreeSet<String> = SAYABLE.split_whitespace().map(str::to_owned).collect();

@@ -9,6 +9,7 @@
 //! DIR/state/secret                 the key under which URLs are hashed
 //! DIR/state/control                the socket of the crawling process, while one runs
 //! DIR/job.json                     seeds, scope, limits
+//! DIR/jobs.json                    further jobs, which clients of the API made
 //! DIR/feeds.opml                   the feeds that are followed
 //! DIR/stops.json                   stopped hosts, domains and so on (`nephila stop`)
 //! DIR/doors.txt                    hosts and ports that were typed, and so are permitted although private
@@ -17,7 +18,7 @@
 //! DIR/contents                     inventory: the key's fingerprint, partitions, archive files and their checksums
 //! DIR/lost                         captures that were lost with an archive file, until they are requested again
 //! DIR/state/marks                  how far each partition's journal was durable
-//! DIR/state/papers/                copies of job.json, settings.toml, stops.json and doors.txt, with checksums
+//! DIR/state/papers/                copies of job.json, jobs.json, settings.toml, stops.json, doors.txt
 //! ```
 //!
 //! Invariants: one process at a time holds the lock of a folder; files are replaced as a whole.
@@ -25,6 +26,7 @@
 pub mod copy;
 pub mod inspect;
 mod judged;
+mod more;
 mod papers;
 mod plan;
 
@@ -42,6 +44,7 @@ use nephila_store::contents::{self, Contents, Key};
 use nephila_store::disk::RealDisk;
 
 pub use judged::Judged;
+pub use more::{MoreJob, MoreJobs};
 pub use plan::Plan;
 
 use crate::exit::Exit;

@@ -24,6 +24,7 @@ pub const OURS: &[&str] = &[
     "job.json",
     "node.json",
     "settings.toml",
+    "jobs.json",
     "stops.json",
 ];
 /// Permission bits of group and others.

@@ -29,6 +29,7 @@ mod search;
 use open::open_captures;
 use search::Source;
 
+pub use beside::Noted;
 pub use pages::Pages;
 pub use query::{Match, Query, seconds};
 
@@ -238,6 +239,13 @@ impl Captures {
     /// The lines of all captures, in order.
     pub fn all(&self) -> Result<Lines, Error> {
         self.find_in(&Query::default(), vec![String::new()], &[], None)
+    }
+
+    /// The lines that match a query and whose key sorts after this one, in order; with an empty key, all.
+    pub fn find_after(&self, query: &Query, key: &str) -> Result<Lines, Error> {
+        // A line is its key, a blank and more, and nothing in a key sorts before a blank.
+        let from = if key.is_empty() { String::new() } else { format!("{key}!") };
+        self.find_in(query, query.prefixes(), from.as_bytes(), None)
     }
 
     /// Writes the stored record, uncompressed: its head and its block.

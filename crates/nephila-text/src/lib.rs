@@ -66,6 +66,49 @@ pub fn extract_with_markdown(html: &str, url: &str) -> Extracted {
     Extracted { markdown: markdown::markdown(&judged.look.page, &judged.keep), ..judged.extracted() }
 }
 
+/// Which part of a page is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The main text; the whole page if there is no main text of at least [`MAIN_CHARS_MIN`] characters.
+    Main,
+    /// Every text that a reader would see.
+    Whole,
+}
+
+/// Minimum length in characters of a main text: anything shorter is a cookie notice or a line of links.
+pub const MAIN_CHARS_MIN: usize = 80;
+
+/// A page that was written as Markdown.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Written {
+    /// What was found on the page; the text is the main text, the Markdown that of the wanted part.
+    pub found: Extracted,
+    /// The title as the browser shows it, else the best other one.
+    pub title: String,
+    /// What the page says about itself.
+    pub description: String,
+    /// The wanted part as plain HTML: blocks, tables, emphasis and links, and nothing that runs or loads.
+    pub html: String,
+}
+
+/// Writes a part of a page as Markdown and as plain HTML. `resolve` makes the address of a link absolute; a link without
+/// one is written as its text.
+#[cfg(feature = "markdown")]
+pub fn write(html: &str, url: &str, part: Part, resolve: &dyn Fn(&str) -> Option<String>) -> Written {
+    let mut judged = Judged::page(html, url);
+    let main = select::text(&judged.look.page, &judged.keep);
+    if part == Part::Whole || main.trim().chars().take(MAIN_CHARS_MIN).count() < MAIN_CHARS_MIN {
+        judged.keep.fill(true);
+    }
+    let html = markdown::html(&judged.look.page, &judged.keep, resolve);
+    let markdown = markdown::of_html(&html);
+    let head = &judged.look.head;
+    let title = if head.title.is_empty() { head.best_title() } else { &head.title }.to_owned();
+    let description = head.description.clone();
+    let found = Extracted { text: cut(&main, TEXT_BYTES_MAX).to_owned(), markdown, ..judged.extracted() };
+    Written { found, title, description, html }
+}
+
 /// A page whose blocks are judged.
 struct Judged {
     look: Look,

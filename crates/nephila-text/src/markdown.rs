@@ -14,11 +14,17 @@ const BYTES_MAX: usize = 2 << 20;
 
 /// Writes the kept blocks as Markdown. Empty if the converter fails.
 pub(crate) fn markdown(page: &Page, keep: &[bool]) -> String {
-    htmd::convert(&html(page, keep)).unwrap_or_default()
+    let absolute = |href: &str| href.starts_with("http").then(|| href.to_owned());
+    of_html(&html(page, keep, &absolute))
 }
 
-/// Writes the kept blocks as HTML.
-pub(crate) fn html(page: &Page, keep: &[bool]) -> String {
+/// Converts what [`html`] has written.
+pub(crate) fn of_html(html: &str) -> String {
+    htmd::convert(html).unwrap_or_default()
+}
+
+/// Writes the kept blocks as HTML. `resolve` makes the address of a link absolute.
+pub(crate) fn html(page: &Page, keep: &[bool], resolve: &dyn Fn(&str) -> Option<String>) -> String {
     let mut kept_before = vec![0_u32];
     let mut own = vec![false; page.tree.nodes.len()];
     for (block, keep) in page.blocks.iter().zip(keep) {
@@ -52,7 +58,7 @@ pub(crate) fn html(page: &Page, keep: &[bool]) -> String {
                     && kept_before[about.to as usize] > kept_before[about.from.min(about.to) as usize];
                 if any {
                     let end = match depth < DEPTH_MAX {
-                        true => start(element, own[at as usize], &mut out),
+                        true => start(element, own[at as usize], resolve, &mut out),
                         false => "",
                     };
                     depth += usize::from(!end.is_empty());
@@ -73,7 +79,12 @@ pub(crate) fn html(page: &Page, keep: &[bool]) -> String {
 }
 
 /// Writes a start tag and returns the end tag.
-fn start(element: &Element, is_own: bool, out: &mut String) -> &'static str {
+fn start(
+    element: &Element,
+    is_own: bool,
+    resolve: &dyn Fn(&str) -> Option<String>,
+    out: &mut String,
+) -> &'static str {
     let (start, end) = match element.tag {
         Tag::P | Tag::Figcaption | Tag::Caption | Tag::Summary => ("<p>", "</p>"),
         Tag::H1 => ("<h1>", "</h1>"),
@@ -92,12 +103,16 @@ fn start(element: &Element, is_own: bool, out: &mut String) -> &'static str {
         Tag::Code => ("<code>", "</code>"),
         Tag::Strong => ("<strong>", "</strong>"),
         Tag::Em => ("<em>", "</em>"),
-        Tag::A if element.attribute("href").starts_with("http") => {
-            out.push_str("<a href=\"");
-            escape(element.attribute("href"), out);
-            out.push_str("\">");
-            return "</a>";
-        }
+        Tag::A => match resolve(element.attribute("href")) {
+            Some(href) => {
+                out.push_str("<a href=\"");
+                escape(&href, out);
+                out.push_str("\">");
+                return "</a>";
+            }
+            None if is_own => ("<div>", "</div>"),
+            None => ("", ""),
+        },
         _ if is_own => ("<div>", "</div>"),
         _ => ("", ""),
     };

@@ -7,6 +7,8 @@ pub mod export;
 pub mod feed;
 pub mod identity;
 pub mod list;
+pub mod mcp;
+pub mod serve;
 pub mod spider;
 pub mod stop;
 pub mod top;
@@ -135,7 +137,7 @@ pub(crate) enum Command {
     #[command(
         after_help = "Examples:\n  nephila serve -o docs\n  nephila serve -o docs --read-only\n  nephila serve -o /data/nephila --node one --config /etc/nephila/nephila.toml"
     )]
-    Serve(cluster::ServeArgs),
+    Serve(serve::ServeArgs),
     /// Fetch pages for nodes on other machines: a remote spider.
     ///
     /// The node, a `nephila crawl` or `nephila serve` with `spiders.listen`, decides what is fetched and when, and stores
@@ -187,6 +189,14 @@ pub(crate) enum Command {
         after_help = "Examples:\n  nephila top -o docs\n  nephila top --node http://127.0.0.1:6374,http://127.0.0.1:6375\n  nephila top --every 10s -o docs >> progress.log"
     )]
     Top(top::TopArgs),
+    /// Give tools to a program with a language model: search, read, scrape, map and crawl.
+    ///
+    /// Speaks the Model Context Protocol on standard input and output, until its input ends. Asks the process of a folder, or
+    /// with `--node` a node; without a running crawl, a folder is only read. Exit code: 0 ended, 2 trouble.
+    #[command(
+        after_help = "Examples:\n  nephila mcp -o docs\n  nephila mcp --node http://127.0.0.1:6374 --token-file read.token"
+    )]
+    Mcp(mcp::McpArgs),
     #[command(flatten)]
     Ask(ask::Ask),
 }

@@ -29,6 +29,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Export(command) => ask::export(&command),
         Command::Sql(args) => ask::sql(&args),
         Command::Top(args) => ask::top(&args),
+        Command::Mcp(args) => ask::mcp(&args),
         Command::Settings(args) => command::settings::run(&args),
         Command::Identity(command) => command::identity::run(&command),
         Command::Serve(args) => command::serve::run(&args),

@@ -32,7 +32,11 @@ const ALLOWED: [(&str, &[&str], &[&str]); 16] = [
         ],
         &["nephila-testweb"],
     ),
-    ("nephila-api", &["nephila-core", "nephila-engine", "nephila-spider", "nephila-store"], &[]),
+    (
+        "nephila-api",
+        &["nephila-core", "nephila-engine", "nephila-spider", "nephila-store", "nephila-text"],
+        &[],
+    ),
     (
         "nephila-cluster",
         &["nephila-api", "nephila-core", "nephila-engine", "nephila-log", "nephila-spider", "nephila-store"],

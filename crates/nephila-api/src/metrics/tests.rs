@@ -119,7 +119,7 @@ async fn ops_04_metrics_are_what_prometheus_reads() {
     }
     assert!(text.ends_with('\n'), "{text}");
     let served = contract.keys().filter(|name| families.contains(**name)).count();
-    // Four are of a node in a cluster alone, and requests to the API are not timed.
+    // Four are of a node in a cluster alone, and one of a server of the API (`times`).
     assert_eq!(served, 31, "of the contract: {families:?}");
 }
 

@@ -16,7 +16,7 @@ use serde_json::json;
 use super::Instead;
 use super::filter::{FIELDS, Filter, field, value};
 use crate::captures::Archive;
-use crate::problem::{HttpAnswer, ok, problem, reply};
+use crate::problem::{HttpAnswer, ok, problem, problem_with, reply};
 use crate::question::HttpQuestion;
 
 /// Bytes of index lines in a block: about 3,000 lines.
@@ -72,10 +72,9 @@ pub(super) async fn answer(asked: &HttpQuestion, archive: &Archive) -> Result<Ht
         }
         Found::NoPage(pages) => Err(wrong(format!("page {page} of {pages}: pages are counted from 0"))),
         Found::Lines { text, .. } if text.is_empty() => {
-            // Clients look for `message`.
-            let mut none = ok(&json!({"message": format!("No Captures found for: {url}")}));
-            *none.status_mut() = StatusCode::NOT_FOUND;
-            Err(none.into())
+            // Clients of CDX servers look for `message`.
+            let said = json!({"message": format!("No Captures found for: {url}")});
+            Err(problem_with(StatusCode::NOT_FOUND, "there is no capture", &*url, said).into())
         }
         Found::Lines { text, has_more } => {
             let kind = if output == Output::Json { "application/x-ndjson" } else { "text/x-cdxj" };
@@ -130,7 +129,7 @@ impl Asked {
             Some("text") => Output::Text,
             Some(_) => return Err("output is cdxj, json or text".into()),
         };
-        let fields = asked.parameter("fl").or(asked.parameter("fields"));
+        let fields = asked.parameter("fl").or(asked.parameter("fields")).filter(|list| !list.is_empty());
         let fields = fields.map(|list| list.split(',').map(field).collect()).transpose()?;
         let filters = asked.parameters("filter");
         if filters.len() > FILTERS_MAX {

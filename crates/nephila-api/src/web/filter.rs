@@ -14,6 +14,23 @@ const REGEX_BYTES_MAX: usize = 1 << 20;
 pub(super) const FIELDS: [&str; 10] =
     ["urlkey", "timestamp", "url", "mime", "status", "digest", "length", "offset", "filename", "truncated"];
 
+/// The same with the names of the Wayback Machine.
+pub(crate) const ALL_FIELDS: [&str; 13] = [
+    "urlkey",
+    "timestamp",
+    "url",
+    "mime",
+    "status",
+    "digest",
+    "length",
+    "offset",
+    "filename",
+    "truncated",
+    "original",
+    "mimetype",
+    "statuscode",
+];
+
 /// A filter.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {

@@ -271,12 +271,14 @@ mod tests {
         assert!(body.contains("http://a.test/?&lt;b&gt;") && !body.contains("<b>"), "{body}");
         assert!(policy.starts_with("default-src 'none';") && !policy.contains("script-src"), "{policy}");
         let (_, policy, body) =
-            get(&browse, "/replay?url=http%3A%2F%2Fa.test%2F%22%3E%3Cscript%3E&at=2026%22").await;
+            get(&browse, "/replay?url=http%3A%2F%2Fa.test%2F%22%3E%3Cscript%3E&at=2026").await;
         assert!(
             !body.contains("<script")
                 && body.contains("sandbox=\"allow-scripts allow-same-origin allow-forms\"")
         );
         assert!(policy.contains("frame-src http://127.0.0.1:6375;"), "{policy}");
+        let no_time = get(&browse, "/replay?url=http%3A%2F%2Fa.test%2F&at=2026%22").await;
+        assert_eq!(no_time.0, 400, "a time has digits alone: {no_time:?}");
         assert_eq!(get(&ReadOnly::new(dir.path(), "here"), "/replay").await.0, 404, "only if asked for");
     }
 

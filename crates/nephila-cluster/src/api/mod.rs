@@ -211,6 +211,7 @@ impl Api {
         }
         let more = [
             metrics::of_cache(self.archive.cache_counts()),
+            table::ROUTES.times(),
             gauge("nephila_node_holds_lease", "Does it hold its lease?", number(holds_lease)),
             gauge(
                 "nephila_node_crawling",

@@ -25,7 +25,9 @@ use nephila_api::jobs::{JobPart, JobRow, ProgressSaid, RuleSaid, SeedSaid};
 use nephila_api::log_view::{self, Cursors, Filter, LogPart, LogSaid, LogWanted};
 use nephila_api::monitor::{Fresh, Monitor, STATUS_AGE};
 use nephila_api::politeness::PolitenessSaid;
+use nephila_api::ready;
 use nephila_api::scope_test::Tested;
+use nephila_api::search::{self, SearchSaid, SearchWanted};
 use nephila_api::status::{NodeRow, StatusPart, StatusSaid};
 use nephila_api::timeline::TimelineSaid;
 use nephila_api::{FORWARDED, HttpAnswer, HttpQuestion, Question, ok, problem};
@@ -36,6 +38,8 @@ use nephila_engine::crawl::shared::Shared;
 const PART_MAX: Duration = Duration::from_secs(3);
 /// Timeout for the status of another node: the page that everybody watches must not wait for a frozen one.
 const STATUS_MAX: Duration = Duration::from_millis(800);
+/// Timeout for a part of a search, which works for seconds and may wait for another search.
+const SEARCH_MAX: Duration = Duration::from_secs(20);
 /// Maximum size of a part in bytes.
 const PART_BYTES_MAX: usize = 16 << 20;
 /// Maximum age of what the servers say in a status.
@@ -120,6 +124,22 @@ impl Api {
             }
         }
         all
+    }
+
+    /// `GET search?q=&url=&limit=&cursor=`: the hits in the archives of all nodes. Archives of nodes that are away, and
+    /// files that are in the object store alone, are not searched.
+    pub async fn search(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
+        let wanted = SearchWanted::of(asked)?;
+        if Self::is_part(asked) {
+            return Ok(ok(&self.archive.search(&wanted).await?));
+        }
+        ready::may_read(self.node.settings.api.reads, self).await?;
+        let (own, others) =
+            tokio::join!(self.archive.search(&wanted), self.parts::<SearchSaid>(&asked.target, SEARCH_MAX));
+        let mut said =
+            search::merged(others.parts.into_iter().map(|(_, part)| part).chain([own?]), wanted.limit);
+        said.silent.extend(others.silent.into_iter().map(|(_, why)| why));
+        Ok(ok(&said))
     }
 
     fn monitor(&self) -> &Monitor {

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use nephila_api::operation::{Kind, Operation, Parameter, Verb, change, get, part, query};
 use nephila_api::{FORWARDED, HttpAnswer, HttpQuestion, Route, Routes, ok, operations as of, route, shapes};
-use nephila_api::{dashboard, live, ready, session, web, whole_page};
+use nephila_api::{agent, dashboard, live, ready, session, web, whole_page};
 use nephila_engine::settings::Role;
 
 use super::super::jobs::JobRecord;
@@ -221,7 +221,7 @@ pub(super) static ROUTES: LazyLock<Routes<Api>> = LazyLock::new(|| {
     let common = dashboard::routes().into_iter().chain(session::routes()).chain(live::routes());
     Routes::new(
         "Nephila, a node of a cluster",
-        reads().into_iter().chain(jobs()).chain(changes()).chain(common),
+        reads().into_iter().chain(jobs()).chain(changes()).chain(common).chain(agent::routes()),
     )
 });
 
@@ -235,13 +235,14 @@ fn reads() -> Vec<Route<Api>> {
         route::<Api>(&of::LIVEZ, |_, _| Box::pin(async { ok(&"alive") })),
         route(&of::READYZ, |api, asked| Box::pin(async move { said(api.readyz(&asked).await) })),
         route(&of::METRICS, |api, _| Box::pin(api.metrics())),
-        route(&of::DOCUMENT, |_, _| Box::pin(async { ROUTES.document() })),
+        route(&of::DOCUMENT, |_, asked| Box::pin(async move { ROUTES.document_for(&asked) })),
         route(&of::EXPLAIN, |api, asked| Box::pin(async move { said(api.explain(&asked).await) })),
         route(&of::HOST, |api, asked| Box::pin(async move { said(api.host(&asked).await) })),
         route(&of::FEEDS, |api, asked| Box::pin(async move { said(api.feeds(&asked).await) })),
         route(&of::FEED, |api, asked| Box::pin(async move { said(api.feed(&asked).await) })),
         route(&of::EVENTS, |api, asked| Box::pin(async move { said(api.events(&asked).await) })),
         route(&of::PAGES, |api, asked| Box::pin(async move { said(api.page_or_whole(&asked).await) })),
+        route(&of::SEARCH, |api, asked| Box::pin(async move { said(api.search(&asked).await) })),
         route(&of::STATS, |api, _| Box::pin(async move { said(api.stats().await) })),
         route(&of::STATUS, |api, asked| Box::pin(async move { said(api.status(&asked).await) })),
         route(&of::HISTORY, |api, asked| Box::pin(async move { said(api.history(&asked).await) })),

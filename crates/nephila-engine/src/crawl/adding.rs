@@ -38,6 +38,9 @@ pub struct AddLine {
     /// The URL is a sitemap whose pages are wanted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sitemap: bool,
+    /// A known URL is fetched once more, with its old properties. On one machine alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
 }
 
 impl AddLine {

@@ -8,8 +8,9 @@ use nephila_core::job::JobId;
 use nephila_core::url::CrawlUrl;
 
 use super::jobs::Jobs;
+use super::shared::JOB;
 use super::stage::PassOn;
-use crate::folder::{Folder, Plan};
+use crate::folder::{Folder, MoreJobs, Plan};
 use crate::worker::{Handle, Link};
 
 /// See the module.
@@ -17,16 +18,33 @@ use crate::worker::{Handle, Link};
 pub(super) struct Alone {
     pub(crate) folder: Folder,
     pub(crate) plan: Arc<Mutex<Plan>>,
+    pub(crate) more: Arc<Mutex<MoreJobs>>,
 }
 
 impl Alone {
     pub(super) fn widen(&self, jobs: &Jobs, job: JobId, target: &CrawlUrl) -> anyhow::Result<()> {
+        if job != JOB {
+            return self.widen_more(jobs, job, target);
+        }
         let mut plan = self.plan.lock().expect("nobody panics holding it");
         if plan.moved.iter().any(|moved| moved == target.as_str()) {
             return Ok(());
         }
         plan.moved.push(target.as_str().to_owned());
         self.folder.set_plan(&plan)?;
+        jobs.widen(job, target);
+        Ok(())
+    }
+
+    /// The same for a further job. A job that is gone wants nothing more.
+    fn widen_more(&self, jobs: &Jobs, job: JobId, target: &CrawlUrl) -> anyhow::Result<()> {
+        let mut more = self.more.lock().expect("nobody panics holding it");
+        let Some(found) = more.jobs.iter_mut().find(|more| more.job.id == job) else { return Ok(()) };
+        if found.moved.iter().any(|moved| moved == target.as_str()) {
+            return Ok(());
+        }
+        found.moved.push(target.as_str().to_owned());
+        self.folder.set_more_jobs(&more)?;
         jobs.widen(job, target);
         Ok(())
     }

@@ -25,6 +25,7 @@ pub mod held;
 pub(crate) mod intake;
 pub mod jobs;
 pub mod lasts;
+pub mod more_jobs;
 pub(crate) mod page;
 pub(crate) mod readers;
 pub mod reread;
@@ -64,6 +65,7 @@ pub async fn begin(shared: &Shared) -> anyhow::Result<()> {
     let origins = seeds.iter().filter_map(|seed| Some(CrawlUrl::parse(seed.trim()).ok()?.origin()));
     shared.troubles.set_seeds(origins);
     shared.handle.command(Command::Job(Box::new(job))).await?;
+    more_jobs::begin(shared).await?;
     shared.offer_feeds().await?;
     // A state in memory begins empty, so earlier runs do not count.
     let is_new = shared.settings.crawl.state == StateKind::Memory;

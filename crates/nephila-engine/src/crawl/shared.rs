@@ -24,7 +24,7 @@ pub use super::room::{LINKS_MAX, READING_MAX, Room, STORING_MIN, STORING_PER_FET
 use super::stage::{Fetch, Keep, NotKept, Observe, PassOn, Read, Stages, StandardReader, Unobserved};
 use crate::clock::{Clock, Gate};
 use crate::credentials::Credentials;
-use crate::folder::{Folder, Plan};
+use crate::folder::{Folder, MoreJobs, Plan};
 use crate::introduce::Introduction;
 use crate::log::Writer;
 use crate::settings::Settings;
@@ -47,6 +47,8 @@ pub struct Shared {
     /// Folder of the crawl on the disk.
     pub folder: Folder,
     plan: Arc<Mutex<Plan>>,
+    /// Further jobs of a crawl on one machine.
+    more: Arc<Mutex<MoreJobs>>,
     /// Handle for calls to the worker that runs the frontier.
     pub handle: Handle,
     pub(crate) stages: Stages,
@@ -112,11 +114,17 @@ impl Drop for Waits<'_> {
 }
 
 impl Shared {
-    /// A crawl of one job.
+    /// A crawl on one machine: the job of the plan, and the further jobs of the folder.
     pub fn new(settings: Settings, folder: Folder, plan: Plan, tools: Tools) -> anyhow::Result<Shared> {
         let jobs = Jobs::default();
         jobs.set(InForce::new(&plan.job, &plan.moved)?);
-        Shared::with_jobs(settings, folder, plan, Arc::new(jobs), tools)
+        let more = folder.more_jobs()?;
+        for job in &more.jobs {
+            jobs.set(InForce::new(&job.job, &job.moved)?);
+        }
+        let shared = Shared::with_jobs(settings, folder, plan, Arc::new(jobs), tools)?;
+        *shared.more_jobs() = more;
+        Ok(shared)
     }
 
     /// A crawl for any set of jobs.
@@ -129,7 +137,8 @@ impl Shared {
     ) -> anyhow::Result<Shared> {
         let Tools { handle, fetch, keep, log } = tools;
         let plan = Arc::new(Mutex::new(plan));
-        let alone = Alone { folder: folder.clone(), plan: plan.clone() };
+        let more = Arc::<Mutex<MoreJobs>>::default();
+        let alone = Alone { folder: folder.clone(), plan: plan.clone(), more: more.clone() };
         let stages = Stages {
             fetch,
             keep,
@@ -149,6 +158,7 @@ impl Shared {
             settings,
             folder,
             plan,
+            more,
             handle,
             stages,
             log,
@@ -238,6 +248,11 @@ impl Shared {
     /// Locks the plan of the crawl until the guard is dropped.
     pub fn plan(&self) -> MutexGuard<'_, Plan> {
         self.plan.lock().expect("nobody panics holding it")
+    }
+
+    /// Locks the further jobs until the guard is dropped.
+    pub fn more_jobs(&self) -> MutexGuard<'_, MoreJobs> {
+        self.more.lock().expect("nobody panics holding it")
     }
 
     /// Returns a copy of the limits of the one job in the plan.

@@ -8,6 +8,7 @@
 //! stored like any other.
 
 pub mod pdf;
+pub mod plain;
 
 use std::time::Duration;
 
@@ -106,6 +107,32 @@ pub fn of_body(body: &[u8], label: Option<&[u8]>, url: &str) -> Option<Article> 
 /// The article in a stored page, if there is one. The address helps to find the kind of the page.
 pub fn of_html(html: &str, url: &str) -> Option<Article> {
     (html.len() <= HTML_BYTES_MAX).then(|| read(html, url)).flatten()
+}
+
+/// What a stored page says to a reader.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Readable {
+    /// Title of the page; empty if none was found.
+    pub title: String,
+    /// The main text, or all text of the page.
+    pub text: String,
+    /// Whether the text is the main text alone.
+    pub is_main: bool,
+}
+
+/// The title of a stored page with its main text or, if none was found, all text.
+pub fn readable(html: &str, url: &str) -> Readable {
+    match of_html(html, url) {
+        Some(article) => Readable { title: article.title, text: article.text, is_main: true },
+        None => {
+            let text = plain::text(html);
+            Readable {
+                title: plain::title(html),
+                text: cut(&text, TEXT_BYTES_MAX).to_owned(),
+                is_main: false,
+            }
+        }
+    }
 }
 
 /// The main text of a stored page as Markdown, if there is one.

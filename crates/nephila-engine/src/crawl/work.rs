@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use super::ending::End;
 use super::room::Room;
 use super::shared::Shared;
-use super::{halt, page, resolve, robots};
+use super::{halt, more_jobs, page, resolve, robots};
 use crate::folder::disk_free;
 use crate::process::Signals;
 use crate::settings;
@@ -206,6 +206,7 @@ pub async fn work(
                     break End::Stopped;
                 }
                 let (outlook, stats) = look(shared).await?;
+                more_jobs::look(shared, &stats.totals).await?;
                 progress.show(shared, &outlook, &stats, &limits);
                 let ends = !until.serves && shared.settings.crawl.retry_wait_max < FOREVER && tasks.is_empty();
                 // Somebody paused it to go on with it.

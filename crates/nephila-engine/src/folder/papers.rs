@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use super::{Folder, damaged, replace};
 
 /// The file names.
-pub(super) const PAPERS: [&str; 4] = ["job.json", "settings.toml", "stops.json", "doors.txt"];
+pub(super) const PAPERS: [&str; 5] =
+    ["job.json", super::more::NAME, "settings.toml", "stops.json", "doors.txt"];
 
 /// A copy, with the checksums of the current and the previous version of the file.
 #[derive(Debug, Default, Deserialize, Serialize)]

@@ -11,7 +11,7 @@ use nephila_core::url::CrawlUrl;
 use nephila_spider::decode;
 use nephila_store::captures::{Captures, Match, Query};
 
-use super::{json, markup, on_terminal, out, time};
+use super::{json, on_terminal, out, time};
 use crate::cli::ask::{CdxArgs, MatchKind, ReadArgs, Where};
 use nephila_api::about::{About, Listed};
 use nephila_api::web::ReadOnly;
@@ -270,7 +270,7 @@ fn text(http: &[u8], stored: &[u8], url: &str, as_markdown: bool) -> anyhow::Res
             Some(found) => found,
             None => {
                 eprintln!("nephila: no main text was found: this is all text of the page");
-                markup::text(&text)
+                nephila_engine::crawl::text::plain::text(&text)
             }
         },
         _ => text,

@@ -26,7 +26,7 @@ mod feed;
 mod feed_check;
 mod list;
 mod log;
-mod markup;
+mod mcp;
 mod politeness;
 mod reflog;
 mod report;
@@ -49,6 +49,11 @@ pub(crate) fn sql(args: &crate::cli::SqlArgs) -> anyhow::Result<Exit> {
 /// Runs `nephila top`.
 pub(crate) fn top(args: &crate::cli::top::TopArgs) -> anyhow::Result<Exit> {
     ended(top::run(args))
+}
+
+/// Runs `nephila mcp`.
+pub(crate) fn mcp(args: &crate::cli::mcp::McpArgs) -> anyhow::Result<Exit> {
+    ended(mcp::run(args))
 }
 
 /// Runs `nephila feed`.

@@ -51,40 +51,26 @@ pub(super) enum Source {
     Here(Box<Here>),
 }
 
-/// A folder that this process has opened.
+/// A folder that this process has opened, and a runtime for its answers.
 pub(super) struct Here {
     runtime: tokio::runtime::Runtime,
-    questions: Questions,
     /// Parts of a stream that may not be durable yet.
     pending: RefCell<VecDeque<Taken>>,
+    opened: Opened,
+}
+
+/// A folder that this process has opened.
+pub(super) struct Opened {
+    /// Answers about the crawl.
+    pub(super) questions: Questions,
     _lock: Lock,
     /// The temporary copy of a folder that is not writable. Dropped last.
     _copy: Option<TempDir>,
 }
 
-impl Source {
-    /// Selects the named node, or the process that answers for a folder.
-    pub(super) fn open(folder: Folder, remote: &crate::cli::Remote) -> anyhow::Result<Source> {
-        Source::find(folder, remote, false)
-    }
-
-    /// The same for a command that changes nothing: the folder may be read-only.
-    pub(super) fn to_read(folder: Folder, remote: &crate::cli::Remote) -> anyhow::Result<Source> {
-        Source::find(folder, remote, true)
-    }
-
-    fn find(folder: Folder, remote: &crate::cli::Remote, reads: bool) -> anyhow::Result<Source> {
-        if let Some(node) = remote.open()? {
-            let runtime = small_runtime()?;
-            return Ok(Source::Node(runtime, node));
-        }
-        folder.expect_crawl_or_node()?;
-        match connect(&folder) {
-            Ok(_) => return Ok(Source::Crawl(folder)),
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
-            Err(error) => return Err(error).context("asking the process that crawls"),
-        }
+impl Opened {
+    /// Opens a folder in which no process runs. With `reads`, the folder may be read-only.
+    pub(super) fn new(folder: Folder, reads: bool) -> anyhow::Result<Opened> {
         if folder.is_node() {
             anyhow::bail!(
                 "{} is the folder of a node that does not run: ask another with --node URL; `nephila log`, `cdx` and `read` \
@@ -111,18 +97,38 @@ impl Source {
                 "this crawl kept its state in memory, which is gone; `nephila log` and `nephila cdx` know what it did"
             );
         }
-        let runtime = small_runtime()?;
         // No receiver takes actions, so the worker decides none.
         let Running { handle, actions, thread: _ } = wire::worker(&folder, &settings, false)?;
         drop(actions);
-        let questions = Questions::new(handle, folder, settings);
-        Ok(Source::Here(Box::new(Here {
-            runtime,
-            questions,
-            pending: RefCell::default(),
-            _lock: lock,
-            _copy: copy,
-        })))
+        Ok(Opened { questions: Questions::new(handle, folder, settings), _lock: lock, _copy: copy })
+    }
+}
+
+impl Source {
+    /// Selects the named node, or the process that answers for a folder.
+    pub(super) fn open(folder: Folder, remote: &crate::cli::Remote) -> anyhow::Result<Source> {
+        Source::find(folder, remote, false)
+    }
+
+    /// The same for a command that changes nothing: the folder may be read-only.
+    pub(super) fn to_read(folder: Folder, remote: &crate::cli::Remote) -> anyhow::Result<Source> {
+        Source::find(folder, remote, true)
+    }
+
+    fn find(folder: Folder, remote: &crate::cli::Remote, reads: bool) -> anyhow::Result<Source> {
+        if let Some(node) = remote.open()? {
+            let runtime = small_runtime()?;
+            return Ok(Source::Node(runtime, node));
+        }
+        folder.expect_crawl_or_node()?;
+        match connect(&folder) {
+            Ok(_) => return Ok(Source::Crawl(folder)),
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
+            Err(error) => return Err(error).context("asking the process that crawls"),
+        }
+        let opened = Opened::new(folder, reads)?;
+        Ok(Source::Here(Box::new(Here { runtime: small_runtime()?, pending: RefCell::default(), opened })))
     }
 
     /// Whether another, running process answers.
@@ -137,7 +143,7 @@ impl Source {
                 get(folder, &format!("/api/v1/explain?url={}", nephila_api::escaped(url)))
             }
             Source::Node(runtime, node) => block_on(runtime, node.explain(url)),
-            Source::Here(here) => block_on(&here.runtime, here.questions.explain(url)),
+            Source::Here(here) => block_on(&here.runtime, here.opened.questions.explain(url)),
         }
     }
 
@@ -146,7 +152,7 @@ impl Source {
         match self {
             Source::Crawl(folder) => get(folder, "/api/v1/feeds"),
             Source::Node(runtime, node) => block_on(runtime, node.feeds()),
-            Source::Here(here) => block_on(&here.runtime, here.questions.feeds()),
+            Source::Here(here) => block_on(&here.runtime, here.opened.questions.feeds()),
         }
     }
 
@@ -155,7 +161,7 @@ impl Source {
         match self {
             Source::Crawl(folder) => get(folder, &format!("/api/v1/feed?url={}", nephila_api::escaped(url))),
             Source::Node(runtime, node) => block_on(runtime, node.feed(url)),
-            Source::Here(here) => block_on(&here.runtime, here.questions.feed(url)),
+            Source::Here(here) => block_on(&here.runtime, here.opened.questions.feed(url)),
         }
     }
 
@@ -173,7 +179,9 @@ impl Source {
                 get(folder, &format!("/api/v1/downloads{asked}"))
             }
             Source::Node(..) => anyhow::bail!("a cluster has no such list: ask the folder of a crawl"),
-            Source::Here(here) => block_on(&here.runtime, here.questions.downloads(state, of, from, max)),
+            Source::Here(here) => {
+                block_on(&here.runtime, here.opened.questions.downloads(state, of, from, max))
+            }
         }
     }
 
@@ -190,7 +198,7 @@ impl Source {
                 get(folder, &format!("/api/v1/stories{asked}"))
             }
             Source::Node(..) => anyhow::bail!("a cluster has no such list: ask the folder of a crawl"),
-            Source::Here(here) => block_on(&here.runtime, here.questions.stories(source, from, max)),
+            Source::Here(here) => block_on(&here.runtime, here.opened.questions.stories(source, from, max)),
         }
     }
 
@@ -199,7 +207,7 @@ impl Source {
         match self {
             Source::Crawl(folder) => ask(folder, "POST /api/v1/urls", lines.as_bytes()),
             Source::Node(runtime, node) => block_on(runtime, node.add(job, false, lines)),
-            Source::Here(here) => block_on(&here.runtime, here.questions.add(lines)),
+            Source::Here(here) => block_on(&here.runtime, here.opened.questions.add(lines)),
         }
     }
 
@@ -220,7 +228,7 @@ impl Source {
             }
             Source::Node(runtime, node) => block_on(runtime, node.stream(job, batch, first, text)),
             Source::Here(here) => block_on(&here.runtime, async {
-                let (said, taken) = here.questions.begin_stream(batch, first, &text).await?;
+                let (said, taken) = here.opened.questions.begin_stream(batch, first, &text).await?;
                 let mut pending = here.pending.take();
                 pending.extend(taken);
                 // Some wait while others are read, but not all of them.
@@ -247,7 +255,7 @@ impl Source {
                 ask(folder, &format!("POST /api/v1/reflog?dry=1&part={first}{batch}"), text)
             }
             Source::Node(..) => anyhow::bail!("a dry run is for the folder of a crawl"),
-            Source::Here(here) => block_on(&here.runtime, here.questions.foresee(batch, first, text)),
+            Source::Here(here) => block_on(&here.runtime, here.opened.questions.foresee(batch, first, text)),
         }
     }
 
@@ -267,7 +275,7 @@ impl Source {
         match self {
             Source::Crawl(folder) => get(folder, &format!("/api/v1/host?url={}", nephila_api::escaped(url))),
             Source::Node(runtime, node) => block_on(runtime, node.host(url)),
-            Source::Here(here) => block_on(&here.runtime, here.questions.host(url)),
+            Source::Here(here) => block_on(&here.runtime, here.opened.questions.host(url)),
         }
     }
 }

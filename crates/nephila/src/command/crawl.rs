@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use nephila_core::job::State;
+use nephila_core::job::{Job, State};
 use nephila_store::archive::damage::give_up;
 use nephila_store::disk::RealDisk;
 
 use super::progress::Progress;
 use super::report::report;
 use super::resolved;
-use crate::cli::cluster::ServeArgs;
 use crate::cli::crawl::{CrawlArgs, HowArgs};
+use crate::cli::serve::ServeArgs;
 use nephila_api::{Questions, Server};
 use nephila_cluster::api::{Bound, CONNECTIONS_MAX, bind};
 use nephila_engine::crawl::ending::{self, End};
-use nephila_engine::crawl::shared::{Shared, Tools};
+use nephila_engine::crawl::shared::{JOB, Shared, Tools};
 use nephila_engine::crawl::tables::Tables;
 use nephila_engine::crawl::{begin, fetch_lost, reread, stops, work};
 use nephila_engine::exit::Exit;
@@ -49,10 +49,14 @@ pub(crate) fn serve(args: &ServeArgs, name: &str) -> anyhow::Result<Exit> {
         );
         return Err(usage(anyhow::anyhow!(text)));
     }
+    if args.new && !folder.is_crawl() {
+        let _lock = folder.lock()?;
+        folder.set_plan(&Plan::of(Job::new(JOB, "crawl")))?;
+    }
     if !folder.is_crawl() && !folder.has_feeds() {
         let text = format!(
             "{dir} holds no crawl: begin one with `nephila crawl URL -o {dir}` or `nephila feed add URL -o {dir}`, and serve \
-             it then. For a node of a cluster name its NATS servers in [cluster] servers"
+             it then; or begin an empty one with --new, for URLs that come over the API. For a node of a cluster name its NATS servers in [cluster] servers"
         );
         return Err(usage(anyhow::anyhow!(text)));
     }

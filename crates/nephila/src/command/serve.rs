@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::crawl;
-use crate::cli::cluster::ServeArgs;
+use crate::cli::serve::ServeArgs;
 use nephila_api::Guard;
 use nephila_api::monitor::Monitor;
 use nephila_api::web::{Browse, ReadOnly, Replay};

@@ -65,5 +65,7 @@ mod alone;
 mod overview;
 // Whole pages, and reads that wait for the crawl.
 mod reading;
+// Tools for language models.
+mod mcp;
 // A cluster, asked over HTTP.
 mod cluster_api;

@@ -22,7 +22,6 @@ use serde_json::{Map, Value, json};
 
 use super::select::{Out, Select};
 use super::{Exported, closed_files};
-use crate::ask::markup;
 
 /// Time limit for parsing one page; a partial result counts.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
@@ -105,7 +104,7 @@ fn text_of(gathered: &Gathered, capture: &cdxj::Capture, is_main: bool) -> Optio
             Some(text) => text.clone(),
             None => text::of_html(&decoded, &capture.url)?.text,
         },
-        (Media::Html, false) => markup::text(&decoded),
+        (Media::Html, false) => text::plain::text(&decoded),
         _ => decoded,
     };
     Some(found).filter(|text| !text.trim().is_empty())

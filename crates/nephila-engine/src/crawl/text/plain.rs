@@ -48,7 +48,7 @@ const BLOCKS: [&str; 37] = [
 const REFERENCE_BYTES_MAX: usize = 10;
 
 /// The text of a page. The title comes first.
-pub(super) fn text(page: &str) -> String {
+pub fn text(page: &str) -> String {
     let mut out = Lines::default();
     let mut rest = page;
     // The element whose content is left out, and whether a title inside is kept.
@@ -94,6 +94,31 @@ pub(super) fn text(page: &str) -> String {
         out.push(rest);
     }
     out.finish()
+}
+
+/// The content of the first `title` element before the body, in one line.
+pub fn title(page: &str) -> String {
+    let mut out = Lines::default();
+    let mut rest = page;
+    while let Some(at) = rest.find('<') {
+        rest = &rest[at..];
+        let Some(tag) = Tag::parse(rest) else {
+            rest = &rest[1..];
+            continue;
+        };
+        rest = &rest[tag.length..];
+        if tag.is("body") || tag.is("svg") {
+            break;
+        }
+        if !tag.closes && (tag.is("script") || tag.is("style")) {
+            rest = after_end(rest, if tag.is("script") { "script" } else { "style" });
+        } else if !tag.closes && tag.is("title") {
+            let content = &rest[..rest.len() - after_end(rest, "title").len()];
+            out.push(super::cut(content, super::FIELD_BYTES_MAX));
+            break;
+        }
+    }
+    out.text
 }
 
 /// The text behind the end tag of a raw text element.
@@ -254,7 +279,7 @@ fn reference(text: &str) -> Option<(char, usize)> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::text;
+    use super::{text, title};
 
     #[test]
     fn markup_goes_and_text_stays() {
@@ -276,6 +301,21 @@ mod tests {
         ] {
             assert_eq!(text(page), want, "{page}");
         }
+    }
+
+    #[test]
+    fn the_title_is_the_first_one_before_the_body() {
+        for (page, want) in [
+            ("<head><title> A &amp;\n B </title><title>no</title>", "A & B"),
+            ("<script>'<title>no</title>'</script><title>yes", "yes"),
+            ("<body><svg><title>no</title></svg>", ""),
+            ("<p>x</p><svg><title>no</title></svg>", ""),
+            ("<head></head><title>late</title>", "late"),
+            ("no", ""),
+        ] {
+            assert_eq!(title(page), want, "{page}");
+        }
+        assert!(title(&format!("<title>{}", "x".repeat(100_000))).len() <= 1_000);
     }
 
     #[test]

@@ -1,0 +1,308 @@
+//! A crawl of a site: a job with one seed.
+//!
+//! The pages of a crawl are the pages of its site that its job wants: those that were fetched since it began, and those
+//! that the archive had before, because a known page is not fetched again. They are listed by the time of their capture,
+//! so that a cursor stays valid while the crawl goes on.
+
+use std::collections::HashMap;
+
+use nephila_core::job::{Job, Kind as Around, Limits, Scope, State};
+use nephila_core::url::CrawlUrl;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::ask::Ask;
+use super::failure::{Failure, Kind};
+use super::id::Id;
+use super::render;
+use super::site::{Seen, Site, json, parsed, post, seen_in};
+use super::{CrawlError, CrawlOptions, CrawlState, CrawlStatus, Scraped};
+use crate::explain::HostView;
+use crate::jobs::{ProgressSaid, SeedSaid};
+use crate::question::escaped;
+use crate::status::StatusSaid;
+
+/// Maximum number of pages in an answer, and of their bytes: the last one may exceed these.
+const PAGES_MAX: usize = 25;
+const PAGES_BYTES_MAX: usize = 6 << 20;
+/// Maximum number of pages that are listed.
+const LISTED_MAX: usize = 50_000;
+/// Maximum number of errors in an answer.
+const ERRORS_MAX: usize = 1_000;
+/// Priority of the job of a crawl: behind single pages, before large jobs.
+const PRIORITY: u8 = 3;
+
+/// What a server says of a job: more fields follow.
+#[derive(Deserialize)]
+struct Said {
+    job: Job,
+    #[serde(default)]
+    moved: Vec<String>,
+    #[serde(default)]
+    progress: ProgressSaid,
+    #[serde(default)]
+    seeds: Vec<SeedSaid>,
+}
+
+/// Begins a crawl. Returns its id.
+pub async fn crawl(ask: &impl Ask, url: &str, options: &CrawlOptions) -> Result<String, Failure> {
+    let seed = parsed(url)?;
+    let id = Id::new(options.wants);
+    let limits = Limits { pages_max: options.limit.max(1), ..Limits::default() };
+    let made = json!({
+        "name": id.job,
+        "scope": scope(&seed, options),
+        "limits": limits,
+        "priority": PRIORITY,
+    });
+    post(ask, "/api/v1/jobs".into(), "application/json", made.to_string()).await?;
+    Ok(id.text())
+}
+
+/// The scope of a crawl. With patterns to include, they alone bring URLs in, beside the seed.
+fn scope(seed: &CrawlUrl, options: &CrawlOptions) -> Scope {
+    let kind = match (options.include.is_empty(), options.subdomains, options.whole_host) {
+        (false, ..) => Around::Page,
+        (true, true, _) => Around::Domain,
+        (true, false, true) => Around::Host,
+        (true, false, false) => Around::Prefix,
+    };
+    Scope {
+        kind,
+        seeds: vec![seed.as_str().to_owned()],
+        include: options.include.clone(),
+        exclude: options.exclude.clone(),
+        extra_hops: 0,
+        depth_max: options.depth,
+    }
+}
+
+async fn said(ask: &impl Ask, id: &Id) -> Result<Said, Failure> {
+    match json::<Said>(ask, format!("/api/v1/jobs/{}", escaped(&id.job))).await {
+        Err(failure) if failure.kind == Kind::NotFound => {
+            Err(Failure::new(Kind::NotFound, format!("there is no crawl {}", id.text())))
+        }
+        said => said,
+    }
+}
+
+/// The pages of a crawl so far, the oldest capture first, at most as many as its limit.
+async fn pages(ask: &impl Ask, id: &Id, said: &Said, site: &Site) -> Result<Vec<Seen>, Failure> {
+    let mut newest: HashMap<String, Seen> = HashMap::new();
+    let logged = site.logged(ask, id.began_ms).await?.into_iter().filter_map(seen_in);
+    for seen in site.captured(ask, LISTED_MAX).await?.into_iter().chain(logged) {
+        let known = newest.entry(seen.url.key().to_owned()).or_insert_with(|| seen.clone());
+        if known.captured < seen.captured {
+            *known = seen;
+        }
+    }
+    let mut pages: Vec<Seen> = newest.into_values().filter(Seen::is_page).collect();
+    pages.sort_by(|a, b| (&a.captured, a.url.key()).cmp(&(&b.captured, b.url.key())));
+    let limit = usize::try_from(said.job.limits.pages_max).unwrap_or(usize::MAX);
+    pages.truncate(if limit == 0 { LISTED_MAX } else { limit });
+    Ok(pages)
+}
+
+/// Whether everything that is left waits for its next try, after a failure of the site.
+async fn is_later(ask: &impl Ask, said: &Said, site: &Site) -> Result<bool, Failure> {
+    if said.progress.left == 0 {
+        return Ok(false);
+    }
+    if site.is_wide {
+        let frontier = json::<StatusSaid>(ask, "/api/v1/status".to_owned()).await?.frontier;
+        return Ok(frontier.queued + frontier.offers_waiting + frontier.tickets_open == 0);
+    }
+    let target = format!("/api/v1/host?url={}", escaped(site.seed.as_str()));
+    let host: Option<HostView> = json(ask, target).await?;
+    // A URL under way is left, and neither waits nor is planned.
+    Ok(host.is_some_and(|host| host.waiting == 0 && said.progress.left <= host.later + host.parked))
+}
+
+fn state(said: &Said, pages: usize, is_later: bool) -> CrawlState {
+    let limit = said.job.limits.pages_max;
+    let at_limit = limit > 0 && said.progress.pages >= limit;
+    let seed = said.seeds.first().map_or("", |seed| &seed.state);
+    match said.job.state {
+        State::Stopped if at_limit => CrawlState::Completed,
+        State::Stopped => CrawlState::Cancelled,
+        // A seed that is not known yet has not reached its partition.
+        _ if ["", "unknown", "queued", "later"].contains(&seed) && !at_limit && pages == 0 && !is_later => {
+            CrawlState::Scraping
+        }
+        _ if at_limit => CrawlState::Completed,
+        _ if said.progress.complete.is_none() && said.progress.left > 0 && !is_later => CrawlState::Scraping,
+        _ if pages == 0 && ["failed", "refused", "bad", "parked", "later"].contains(&seed) => {
+            CrawlState::Failed
+        }
+        _ => CrawlState::Completed,
+    }
+}
+
+/// How far a crawl is, with its pages from a cursor on.
+pub async fn crawl_status(ask: &impl Ask, id: &str, cursor: Option<&str>) -> Result<CrawlStatus, Failure> {
+    let id = Id::parse(id)?;
+    let from = match cursor.filter(|cursor| !cursor.is_empty()) {
+        None => 0,
+        Some(cursor) => cursor.parse::<usize>().map_err(|_| {
+            Failure::wrong(format!(
+                "the cursor {}: take the one of the answer before",
+                nephila_core::text::shown(cursor)
+            ))
+        })?,
+    };
+    // The state first: pages that come meanwhile are listed, and a complete crawl has all its pages.
+    let said = said(ask, &id).await?;
+    let site = Site::of_scope(&said.job.scope, &said.moved)?;
+    let is_later = is_later(ask, &said, &site).await?;
+    let all = pages(ask, &id, &said, &site).await?;
+    let state = state(&said, all.len(), is_later);
+    let (mut given, mut bytes, mut unread) = (Vec::new(), 0, 0);
+    let mut next = from;
+    for seen in all.iter().skip(from) {
+        if given.len() >= PAGES_MAX || bytes >= PAGES_BYTES_MAX {
+            break;
+        }
+        next += 1;
+        match page(ask, seen, &id).await {
+            Ok(page) => {
+                bytes += weight(&page);
+                given.push(page);
+            }
+            Err(failure) if matches!(failure.kind, Kind::NotFound | Kind::Site | Kind::TooLarge) => {
+                unread += 1
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    let completed = all.len() as u64;
+    let left = if state == CrawlState::Scraping { said.progress.left } else { 0 };
+    let limit = if said.job.limits.pages_max == 0 { u64::MAX } else { said.job.limits.pages_max };
+    let warning = match (unread, state) {
+        (1.., _) => Some(format!("{unread} pages could not be read from the archive")),
+        (_, CrawlState::Completed) if is_later => {
+            Some(format!("{} URLs failed and are tried again later: see the errors", said.progress.left))
+        }
+        _ => None,
+    };
+    let has_more = next < all.len();
+    Ok(CrawlStatus {
+        state,
+        completed,
+        total: completed.saturating_add(left).min(limit.max(completed)),
+        pages: given,
+        next: has_more.then(|| next.to_string()),
+        warning,
+    })
+}
+
+/// One page of a crawl.
+async fn page(ask: &impl Ask, seen: &Seen, id: &Id) -> Result<Scraped, Failure> {
+    let stored = render::stored(ask, &seen.url, Some(&seen.captured)).await?;
+    let cached = render::date(&stored.captured);
+    let page = render::scraped(seen.url.as_str().to_owned(), stored, id.wants).await?;
+    let began = nephila_core::time::Timestamp(id.began_ms).warc_date();
+    Ok(Scraped { cached: cached < began, ..page })
+}
+
+/// Size of a page in an answer, in bytes.
+fn weight(page: &Scraped) -> usize {
+    let texts = [&page.markdown, &page.html, &page.raw_html];
+    let lists = [&page.links, &page.images];
+    texts.iter().filter_map(|text| text.as_ref()).map(String::len).sum::<usize>()
+        + lists.iter().filter_map(|list| list.as_ref()).flatten().map(String::len).sum::<usize>()
+}
+
+/// The URLs of a crawl that could not be fetched since it began.
+pub async fn crawl_errors(ask: &impl Ask, id: &str) -> Result<Vec<CrawlError>, Failure> {
+    let id = Id::parse(id)?;
+    let said = said(ask, &id).await?;
+    let site = Site::of_scope(&said.job.scope, &said.moved)?;
+    let lines = site.logged(ask, id.began_ms).await?;
+    // The last line of a URL counts: a failure may have been followed by a success.
+    let mut known = std::collections::HashSet::new();
+    let last = lines.into_iter().filter(|line| line.purpose == "page" && known.insert(line.url.clone()));
+    let failed = last.filter(|line| line.class != "ok").take(ERRORS_MAX);
+    let error = |line: crate::log_view::LogLine| CrawlError {
+        by_robots: line.outcome == "robots-denied",
+        why: match nephila_core::spider::Outcome::by_name(&line.outcome) {
+            Some(outcome) => outcome.meaning().trim().to_owned(),
+            None => line.detail,
+        },
+        url: line.url,
+        at: line.at,
+        outcome: line.outcome,
+    };
+    Ok(failed.map(error).collect())
+}
+
+/// Stops a crawl. One that has ended is [`Kind::Conflict`].
+pub async fn crawl_cancel(ask: &impl Ask, id: &str) -> Result<(), Failure> {
+    let parsed = Id::parse(id)?;
+    let said = said(ask, &parsed).await?;
+    let has_begun = said.seeds.first().is_some_and(|seed| !["queued", "unknown"].contains(&&*seed.state));
+    let is_over = said.progress.complete.is_some() || (said.progress.left == 0 && has_begun);
+    if said.job.state == State::Stopped || is_over {
+        return Err(Failure::new(
+            Kind::Conflict,
+            format!("the crawl {id} has ended: there is nothing to cancel"),
+        ));
+    }
+    let target = format!("/api/v1/jobs/{}/stop", escaped(&parsed.job));
+    post(ask, target, "application/json", "").await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(state: State, pages: u64, left: u64, seed: &str) -> Said {
+        let mut job = Job::new(nephila_core::job::JobId(2), "agent-1-1");
+        (job.state, job.limits.pages_max) = (state, 5);
+        let progress = ProgressSaid { pages, left, ..ProgressSaid::default() };
+        let seeds = vec![SeedSaid { state: seed.into(), ..SeedSaid::default() }];
+        Said { job, moved: Vec::new(), progress, seeds }
+    }
+
+    #[test]
+    fn a_crawl_ends_when_nothing_is_left_at_its_limit_or_when_it_is_stopped() {
+        use CrawlState::{Cancelled, Completed, Failed, Scraping};
+        for (state_of_job, fetched, left, seed, listed, is) in [
+            (State::Running, 0, 1, "queued", 0, Scraping),
+            (State::Running, 0, 0, "unknown", 0, Scraping),
+            (State::Running, 1, 7, "fetched", 1, Scraping),
+            (State::Running, 3, 0, "fetched", 3, Completed),
+            (State::Running, 5, 9, "fetched", 5, Completed),
+            (State::Stopped, 5, 9, "fetched", 5, Completed),
+            (State::Stopped, 2, 9, "fetched", 2, Cancelled),
+            (State::Running, 0, 0, "failed", 0, Failed),
+            (State::Running, 0, 0, "redirected", 0, Completed),
+        ] {
+            let said = said(state_of_job, fetched, left, seed);
+            assert_eq!(state(&said, listed, false), is, "{fetched} {left} {seed}");
+        }
+        assert_eq!(state(&said(State::Running, 2, 1, "fetched"), 2, true), Completed);
+        assert_eq!(state(&said(State::Running, 0, 1, "later"), 0, true), Failed);
+    }
+
+    #[test]
+    fn patterns_to_include_bring_urls_in_alone() {
+        let seed = CrawlUrl::parse("http://a.test/docs/").unwrap();
+        let options = |include: &[&str], whole_host| CrawlOptions {
+            include: include.iter().map(|text| (*text).to_owned()).collect(),
+            whole_host,
+            ..CrawlOptions::default()
+        };
+        let holds = |options: &CrawlOptions, url: &str| {
+            let site = Site::of_scope(&scope(&seed, options), &[]).unwrap();
+            site.holds(&CrawlUrl::parse(url).unwrap())
+        };
+        let folder = options(&[], false);
+        assert!(holds(&folder, "http://a.test/docs/x") && !holds(&folder, "http://a.test/blog/x"));
+        let host = options(&[], true);
+        assert!(holds(&host, "http://a.test/blog/x") && !holds(&host, "http://b.test/docs/x"));
+        let blog = options(&["^http*://a.test/*blog/"], false);
+        assert!(holds(&blog, "http://a.test/blog/x") && !holds(&blog, "http://a.test/docs/x"));
+        assert!(holds(&blog, "http://a.test/docs/"), "the seed");
+    }
+}

@@ -1,0 +1,415 @@
+//! Bodies of requests as clients of Firecrawl send them (version 2), and what of them is understood.
+//!
+//! Three sorts of options: those that are understood, those that change nothing here ([`HARMLESS`]), and all others. One of
+//! the others is refused by name, unless its value says "off": a client must not believe that it got what it asked for.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::failure::Failure;
+use super::{
+    CrawlOptions, LINKS, LINKS_MAX, MAX_AGE, MapOptions, PAGES, ScrapeOptions, Sitemap, TIMEOUT, TIMEOUT_MAX,
+    Wants,
+};
+
+/// Options that change nothing here: who asks, hints on speed and browsers, and what is always so.
+const HARMLESS: [&str; 14] = [
+    "origin",
+    "integration",
+    "auditMetadata",
+    "agent",
+    "blockAds",
+    "fastMode",
+    "parsers",
+    "removeBase64Images",
+    "skipTlsVerification",
+    "deduplicateSimilarURLs",
+    "maxConcurrency",
+    "ignoreCache",
+    "useIndex",
+    "maxDepth",
+];
+
+/// Why an option is refused, and what to do.
+const REFUSED: [(&str, &str); 22] = [
+    ("actions", "no browser runs here"),
+    ("waitFor", "no browser runs here"),
+    ("mobile", "no browser runs here"),
+    ("headers", "set spider.headers or [[credentials]] in the settings"),
+    ("location", "requests come from this machine"),
+    ("proxy", "requests come from this machine: only basic and auto"),
+    ("includeTags", "ask for rawHtml and choose from it"),
+    ("excludeTags", "ask for rawHtml and choose from it"),
+    ("minAge", "ask with lockdown, or for a capture of a time at /api/v1/pages"),
+    ("storeInCache", "what is fetched is archived"),
+    ("zeroDataRetention", "what is fetched is archived"),
+    ("redactPII", "no model runs here"),
+    ("checkPromptInjection", "no model runs here"),
+    ("threatProtection", "use the stop list"),
+    ("prompt", "no model runs here: name the other options"),
+    ("ignoreRobotsTxt", "robots.txt is obeyed"),
+    ("robotsUserAgent", "set identity.product in the settings"),
+    ("delay", "set frontier.host_delay in the settings"),
+    ("webhook", "follow GET /api/v1/events"),
+    ("allowExternalLinks", "make a job with the scope any: POST /api/v1/jobs"),
+    ("ignoreQueryParameters", "leave out URLs with queries by excludePaths and regexOnFullURL: \"\\\\?\""),
+    ("useMock", "this server fetches pages"),
+];
+
+/// Maximum number of include and exclude patterns of a crawl.
+const PATTERNS_MAX: usize = 100;
+
+/// A format: a word, or an object with `type`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum Format {
+    /// `markdown`, `html`, `rawHtml`, `links` or `images`.
+    Word(String),
+    /// The same as `type`.
+    Object {
+        /// See the word.
+        r#type: String,
+    },
+}
+
+/// What of a page is wanted, and how fresh.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PageBody {
+    /// `markdown` (usual), `html`, `rawHtml`, `links`, `images`.
+    pub(super) formats: Option<Vec<Format>>,
+    /// Whether navigation and boilerplate are left out of Markdown and HTML; true without it.
+    pub(super) only_main_content: Option<bool>,
+    /// A capture of at most this age in milliseconds is good enough; 0 fetches. Two days without it.
+    pub(super) max_age: Option<u64>,
+    /// How long the page is awaited, in milliseconds: 1,000 to 50,000, 30,000 without it.
+    pub(super) timeout: Option<u64>,
+    /// Only a capture that is there: nothing is fetched.
+    pub(super) lockdown: Option<bool>,
+    /// Further options: see docs/api.md.
+    #[serde(flatten)]
+    pub(super) more: Map<String, Value>,
+}
+
+/// `POST /v2/scrape`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+pub(super) struct ScrapeBody {
+    /// The URL.
+    pub(super) url: String,
+    /// What of the page is wanted.
+    #[serde(flatten)]
+    pub(super) page: PageBody,
+}
+
+/// `POST /v2/map`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MapBody {
+    /// A URL of the site.
+    pub(super) url: String,
+    /// Words that a URL or its title has.
+    pub(super) search: Option<String>,
+    /// Whether sitemaps are used.
+    pub(super) sitemap: Option<Sitemap>,
+    /// Also the other hosts of the registrable domain; true without it.
+    pub(super) include_subdomains: Option<bool>,
+    /// Leaves out URLs with a query; true without it.
+    pub(super) ignore_query_parameters: Option<bool>,
+    /// Maximum number of links, at most 100,000; 5,000 without it.
+    pub(super) limit: Option<usize>,
+    /// How long is looked, in milliseconds.
+    pub(super) timeout: Option<u64>,
+    /// Further options: see docs/api.md.
+    #[serde(flatten)]
+    pub(super) more: Map<String, Value>,
+}
+
+/// `POST /v2/crawl`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CrawlBody {
+    /// The seed.
+    pub(super) url: String,
+    /// Maximum number of pages; 10,000 without it.
+    pub(super) limit: Option<u64>,
+    /// Maximum number of links from the seed, at most 255; 20 without it.
+    pub(super) max_discovery_depth: Option<u64>,
+    /// Patterns of paths: only such URLs are fetched, beside the seed. Text, `.*`, `^`, `$` and `|`.
+    pub(super) include_paths: Option<Vec<String>>,
+    /// Patterns of paths that are left out.
+    pub(super) exclude_paths: Option<Vec<String>>,
+    /// Patterns are for whole URLs.
+    #[serde(rename = "regexOnFullURL")]
+    pub(super) regex_on_full_url: Option<bool>,
+    /// The whole host, and not only the folder of the seed.
+    pub(super) crawl_entire_domain: Option<bool>,
+    /// All hosts of the registrable domain.
+    pub(super) allow_subdomains: Option<bool>,
+    /// `include`: the setting handler.sitemaps decides.
+    pub(super) sitemap: Option<Sitemap>,
+    /// What of the pages is wanted.
+    pub(super) scrape_options: Option<PageBody>,
+    /// Further options: see docs/api.md.
+    #[serde(flatten)]
+    pub(super) more: Map<String, Value>,
+}
+
+/// Refuses options that would change the answer and are not understood.
+fn check(more: &Map<String, Value>) -> Result<(), Failure> {
+    for (name, value) in more {
+        let is_off = match value {
+            Value::Null | Value::Bool(false) => name != "storeInCache" || value.is_null(),
+            Value::Bool(true) => name == "storeInCache",
+            Value::Number(number) => number.as_f64() == Some(0.0),
+            Value::String(text) => {
+                text.is_empty() || (name == "proxy" && ["basic", "auto"].contains(&&**text))
+            }
+            Value::Array(values) => values.is_empty(),
+            Value::Object(fields) => fields.is_empty(),
+        };
+        if is_off || HARMLESS.contains(&&**name) {
+            continue;
+        }
+        let why = REFUSED.iter().find(|(refused, _)| *refused == *name);
+        let name = nephila_core::text::shown(name);
+        return Err(match why {
+            Some((_, why)) => Failure::wrong(format!("the option {name} is not supported: {why}")),
+            None => Failure::wrong(format!("there is no option {name}: see docs/api.md")),
+        });
+    }
+    Ok(())
+}
+
+impl PageBody {
+    /// The formats, if they are all known.
+    pub(super) fn wants(&self) -> Result<Wants, Failure> {
+        check(&self.more)?;
+        let only_main = self.only_main_content.unwrap_or(true);
+        let Some(formats) = self.formats.as_ref().filter(|formats| !formats.is_empty()) else {
+            return Ok(Wants { only_main, ..Wants::default() });
+        };
+        let mut wants = Wants { markdown: false, only_main, ..Wants::default() };
+        for format in formats {
+            let (Format::Word(name) | Format::Object { r#type: name }) = format;
+            match name.as_str() {
+                "markdown" => wants.markdown = true,
+                "html" => wants.html = true,
+                "rawHtml" => wants.raw_html = true,
+                "links" => wants.links = true,
+                "images" => wants.images = true,
+                other => {
+                    let other = nephila_core::text::shown(other);
+                    return Err(Failure::wrong(format!(
+                        "the format {other} is not supported: no browser and no model runs here; the formats are \
+                         markdown, html, rawHtml, links and images"
+                    )));
+                }
+            }
+        }
+        Ok(wants)
+    }
+
+    /// How a page is scraped.
+    pub(super) fn options(&self) -> Result<ScrapeOptions, Failure> {
+        let max_age = self.max_age.map_or(MAX_AGE, Duration::from_millis);
+        Ok(ScrapeOptions {
+            wants: self.wants()?,
+            max_age,
+            timeout: timeout(self.timeout)?,
+            ..ScrapeOptions::default()
+        })
+    }
+}
+
+fn timeout(given: Option<u64>) -> Result<Duration, Failure> {
+    match given {
+        None => Ok(TIMEOUT),
+        Some(ms) if ms < 1_000 => {
+            Err(Failure::wrong("the option timeout is a number of milliseconds from 1000"))
+        }
+        // A longer wait ends sooner, and says that the page stays in the queue.
+        Some(ms) => Ok(Duration::from_millis(ms).min(TIMEOUT_MAX)),
+    }
+}
+
+impl MapBody {
+    /// Which URLs are wanted.
+    pub(super) fn options(&self) -> Result<MapOptions, Failure> {
+        check(&self.more)?;
+        let limit = self.limit.unwrap_or(LINKS);
+        if !(1..=LINKS_MAX).contains(&limit) {
+            return Err(Failure::wrong(format!("the option limit is a number from 1 to {LINKS_MAX}")));
+        }
+        Ok(MapOptions {
+            search: self.search.clone().unwrap_or_default(),
+            subdomains: self.include_subdomains.unwrap_or(true),
+            without_query: self.ignore_query_parameters.unwrap_or(true),
+            sitemap: self.sitemap.unwrap_or_default(),
+            limit,
+            timeout: timeout(self.timeout)?,
+        })
+    }
+}
+
+impl CrawlBody {
+    /// Which pages are fetched.
+    pub(super) fn options(&self) -> Result<CrawlOptions, Failure> {
+        check(&self.more)?;
+        if self.limit == Some(0) {
+            return Err(Failure::wrong("the option limit is a number from 1"));
+        }
+        if self.sitemap.is_some_and(|sitemap| sitemap != Sitemap::Include) {
+            let text =
+                "the option sitemap is not supported for a crawl: the setting handler.sitemaps decides";
+            return Err(Failure::wrong(text));
+        }
+        let wants = self.scrape_options.as_ref().map(PageBody::wants).transpose()?.unwrap_or_default();
+        let is_whole = self.regex_on_full_url.unwrap_or(false);
+        let subdomains = self.allow_subdomains.unwrap_or(false);
+        let patterns = |name: &str,
+                        given: &Option<Vec<String>>,
+                        around: &str|
+         -> Result<Vec<String>, Failure> {
+            let mut all = Vec::new();
+            for text in given.iter().flatten() {
+                all.extend(patterns(text, around).map_err(|why| {
+                    Failure::wrong(format!("the option {name}: {}: {why}", nephila_core::text::shown(text)))
+                })?);
+            }
+            match all.len() <= PATTERNS_MAX {
+                true => Ok(all),
+                false => {
+                    Err(Failure::wrong(format!("the option {name} has more than {PATTERNS_MAX} patterns")))
+                }
+            }
+        };
+        let seed = super::site::parsed(&self.url)?;
+        // A pattern of a path stands behind the host; http and https are one site.
+        let host = match seed.registrable_domain().filter(|_| subdomains) {
+            Some(domain) => format!("^http*://*{domain}*"),
+            None => format!("^http*://{}*", seed.authority()),
+        };
+        let around = if is_whole { "" } else { &host };
+        Ok(CrawlOptions {
+            limit: self.limit.unwrap_or(PAGES),
+            depth: self.max_discovery_depth.map_or(20, |depth| u8::try_from(depth).unwrap_or(u8::MAX)),
+            whole_host: self.crawl_entire_domain.unwrap_or(false),
+            subdomains,
+            include: patterns("includePaths", &self.include_paths, around)?,
+            exclude: patterns("excludePaths", &self.exclude_paths, around)?,
+            wants,
+        })
+    }
+}
+
+/// The patterns of a scope that match what a simple regular expression matches: text, `.*`, `.+`, `^`, `$`, and `|` between
+/// such expressions. `around` comes before an expression for paths.
+fn patterns(regex: &str, around: &str) -> Result<Vec<String>, String> {
+    let mut all = Vec::new();
+    let mut one = String::new();
+    let mut letters = regex.chars().peekable();
+    let (mut from_start, mut to_end) = (false, false);
+    let unknown = |what: &str| {
+        Err(format!("{what} is not supported: write text, .*, ^, $ and |, and \\ before any other sign"))
+    };
+    loop {
+        let letter = letters.next();
+        if to_end && !matches!(letter, None | Some('|')) {
+            return unknown("$ before the end");
+        }
+        match letter {
+            None | Some('|') => {
+                if one.trim_matches('*').is_empty() {
+                    return Err("it matches every URL: leave it out".to_owned());
+                }
+                let start = match (around.is_empty(), from_start) {
+                    (true, true) => "^".to_owned(),
+                    (true, false) => String::new(),
+                    // The path begins right behind the host.
+                    (false, true) => around.trim_end_matches('*').to_owned(),
+                    (false, false) => around.to_owned(),
+                };
+                all.push(format!("{start}{one}{}", if to_end { "$" } else { "" }));
+                (one, from_start, to_end) = (String::new(), false, false);
+                if letter.is_none() {
+                    return Ok(all);
+                }
+            }
+            Some('^') if one.is_empty() && !from_start => from_start = true,
+            Some('$') => to_end = true,
+            Some('.') => match letters.next() {
+                Some('*' | '+') => {
+                    one.push('*');
+                    // Not greedy is the same here.
+                    letters.next_if_eq(&'?');
+                }
+                _ => return unknown("a dot for any letter"),
+            },
+            Some('\\') => match letters.next() {
+                Some(sign) if sign.is_ascii_punctuation() && !"*^$".contains(sign) => one.push(sign),
+                _ => return unknown("this \\"),
+            },
+            Some(sign) if "*+?()[]{}^".contains(sign) => return unknown(&format!("the sign {sign}")),
+            Some(sign) => one.push(sign),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn crawl(body: Value) -> Result<CrawlOptions, String> {
+        let body: CrawlBody = serde_json::from_value(body).unwrap();
+        body.options().map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn simple_expressions_become_patterns_and_others_are_refused() {
+        let path = |regex: &str| patterns(regex, "^http*://a.test*").map(|all| all.join(" "));
+        assert_eq!(path("blog/.*"), Ok("^http*://a.test*blog/*".into()));
+        assert_eq!(path("^/docs/.+\\.html$"), Ok("^http*://a.test/docs/*.html$".into()));
+        assert_eq!(path("/a|/b"), Ok("^http*://a.test*/a ^http*://a.test*/b".into()));
+        assert_eq!(patterns("^https://a\\.test/x", ""), Ok(vec!["^https://a.test/x".into()]));
+        for other in ["", ".*", "^$", "a.b", "(a|b)", "[0-9]+", "a?", "a{2}", "\\d", "a$b", "a\\*"] {
+            assert!(path(other).is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_would_change_the_answer_is_refused_by_name_and_what_is_off_is_not() {
+        let url = "http://a.test/";
+        let plain = json!({"url": url, "ignoreRobotsTxt": false, "webhook": null, "maxConcurrency": 3,
+                           "origin": "python-sdk", "deduplicateSimilarURLs": true, "sitemap": "include"});
+        assert_eq!(crawl(plain).unwrap(), CrawlOptions::default());
+        for (name, value) in [
+            ("ignoreRobotsTxt", json!(true)),
+            ("webhook", json!("http://b.test/")),
+            ("allowExternalLinks", json!(true)),
+            ("delay", json!(3)),
+            ("somethingNew", json!(1)),
+        ] {
+            let why = crawl(json!({"url": url, name: value})).unwrap_err();
+            assert!(why.contains(name), "{why}");
+        }
+        assert!(crawl(json!({"url": url, "limit": 0})).is_err());
+        assert!(crawl(json!({"url": url, "sitemap": "only"})).is_err());
+        let page = |body: Value| serde_json::from_value::<PageBody>(body).unwrap().options();
+        // What the Python client sends with any option.
+        let usual = json!({"onlyMainContent": true, "mobile": false, "skipTlsVerification": true,
+                           "removeBase64Images": true, "fastMode": false, "blockAds": true,
+                           "maxAge": 14_400_000, "storeInCache": true});
+        assert_eq!(page(usual).unwrap().max_age, Duration::from_secs(14_400));
+        assert!(page(json!({"storeInCache": false})).is_err());
+        assert!(page(json!({"actions": [{"type": "click"}]})).is_err());
+        assert!(page(json!({"formats": ["screenshot"]})).unwrap_err().message.contains("screenshot"));
+        let wants = page(json!({"formats": ["links", {"type": "rawHtml"}]})).unwrap().wants;
+        assert!(wants.links && wants.raw_html && !wants.markdown);
+        assert!(page(json!({"timeout": 10})).is_err());
+    }
+}

@@ -1,0 +1,163 @@
+//! Further jobs of a crawl on one machine: clients of the API make them while a folder is served.
+//!
+//! They share hosts, delays, robots.txt and archive with the first job, as jobs of a cluster do. Their rules judge links
+//! like those of the first job ([`Jobs`](super::jobs::Jobs)); a job that reaches its limit of pages or bytes is
+//! stopped.
+//!
+//! Invariants: on return of a change, the change is in the folder and in the log of every partition; at most [`MAX`]
+//! jobs are kept, and a running one is never removed.
+
+use nephila_core::job::{Counts, Job, JobId, Limits, State};
+use nephila_core::state::totals::{Tally, Totals, Work};
+use nephila_core::url::CrawlUrl;
+
+use super::adding;
+use super::jobs::InForce;
+use super::shared::{JOB, Shared};
+use crate::folder::MoreJob;
+use crate::worker::Command;
+
+/// Maximum number of further jobs. Beyond, the oldest one that has ended makes room.
+pub const MAX: usize = 1_000;
+/// Maximum number of seeds of a further job.
+pub const SEEDS_MAX: usize = 10_000;
+
+/// Why a job cannot be made or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The job is wrong.
+    #[error("{0}")]
+    Wrong(String),
+    /// There is a job of this name.
+    #[error("there is a job {0:?} already")]
+    Exists(String),
+    /// There is no such job.
+    #[error("there is no job {0:?}")]
+    NotFound(String),
+    /// The change is not durable.
+    #[error("{0:#}")]
+    Failed(#[from] anyhow::Error),
+}
+
+/// Makes a job, and offers its seeds. Returns its number.
+pub async fn create(shared: &Shared, mut job: Job) -> Result<JobId, Error> {
+    check(&job)?;
+    let job = {
+        let first = shared.plan().job.name.clone();
+        let mut more = shared.more_jobs();
+        if first == job.name || more.jobs.iter().any(|other| other.job.name == job.name) {
+            return Err(Error::Exists(job.name));
+        }
+        // In force only once it is durable: a full disk leaves everything as it was.
+        let mut after = more.clone();
+        if after.jobs.len() >= MAX {
+            let ended = after.jobs.iter().position(|other| other.job.state == State::Stopped);
+            let Some(ended) = ended else {
+                return Err(Error::Wrong(format!("{MAX} jobs run already: stop some of them first")));
+            };
+            after.jobs.remove(ended);
+        }
+        job.id = JobId(after.last.max(JOB.0) + 1);
+        let in_force = InForce::new(&job, &[])?;
+        after.last = job.id.0;
+        after.jobs.push(MoreJob { job: job.clone(), moved: Vec::new(), limit: None });
+        shared.folder.set_more_jobs(&after)?;
+        *more = after;
+        shared.jobs.set(in_force);
+        job
+    };
+    tell(shared, &job).await?;
+    Ok(job.id)
+}
+
+fn check(job: &Job) -> Result<(), Error> {
+    job.check().map_err(|error| Error::Wrong(error.to_string()))?;
+    if job.scope.seeds.is_empty() || job.scope.seeds.len() > SEEDS_MAX {
+        return Err(Error::Wrong(format!(
+            "a job of a served folder has 1 to {SEEDS_MAX} seeds in scope.seeds"
+        )));
+    }
+    let Limits { pages_max: _, bytes_max: _, time_max, pages_per_host_max, pages_per_domain_max } =
+        job.limits;
+    if !time_max.is_zero() || pages_per_host_max + pages_per_domain_max > 0 {
+        let text =
+            "a further job of a served folder has the limits pages_max and bytes_max: leave out the others";
+        return Err(Error::Wrong(text.to_owned()));
+    }
+    Ok(())
+}
+
+/// Sends a job and its seeds to the frontier. Seeds that are known already change nothing.
+async fn tell(shared: &Shared, job: &Job) -> anyhow::Result<()> {
+    let mut without = job.clone();
+    let seeds = std::mem::take(&mut without.scope.seeds);
+    shared.handle.command(Command::Job(Box::new(without))).await?;
+    let seeds = seeds.iter().filter_map(|seed| CrawlUrl::parse(seed.trim()).ok());
+    let links: Vec<_> = seeds.map(|url| adding::seed(url, job)).collect();
+    shared.handle.offer_durably(&links).await?;
+    Ok(())
+}
+
+/// Sends the jobs of earlier runs to the frontier: their creation may have been interrupted.
+pub(super) async fn begin(shared: &Shared) -> anyhow::Result<()> {
+    let jobs: Vec<Job> = shared.more_jobs().jobs.iter().map(|more| more.job.clone()).collect();
+    for job in jobs.iter().filter(|job| job.state == State::Running) {
+        tell(shared, job).await?;
+    }
+    Ok(())
+}
+
+/// Sets the state of a job; the limit that ended it, if one did.
+pub async fn set_state(shared: &Shared, name: &str, state: State, limit: Option<&str>) -> Result<(), Error> {
+    let job = {
+        let mut more = shared.more_jobs();
+        let mut after = more.clone();
+        let found = after.jobs.iter_mut().find(|more| more.job.name == name);
+        let found = found.ok_or_else(|| Error::NotFound(name.to_owned()))?;
+        found.job.state = state;
+        found.limit = limit.map(str::to_owned);
+        let (job, in_force) = (found.job.clone(), InForce::new(&found.job, &found.moved)?);
+        shared.folder.set_more_jobs(&after)?;
+        *more = after;
+        shared.jobs.set_again(in_force);
+        job
+    };
+    let mut without = job;
+    without.scope.seeds.clear();
+    shared.handle.command(Command::Job(Box::new(without))).await.map_err(anyhow::Error::from)?;
+    Ok(())
+}
+
+/// The job of this name.
+pub fn find(shared: &Shared, name: &str) -> Option<MoreJob> {
+    shared.more_jobs().jobs.iter().find(|more| more.job.name == name).cloned()
+}
+
+/// The work that was done for a job, and what is left.
+pub fn work(totals: &Totals, id: JobId) -> Work {
+    let nothing = Tally::default();
+    let left = totals.open.get(&id.0).copied().unwrap_or(0);
+    Work::of(totals.tally.get(&id.0).unwrap_or(&nothing), left)
+}
+
+/// Stops the jobs that have reached a limit.
+pub(super) async fn look(shared: &Shared, totals: &Totals) -> anyhow::Result<()> {
+    let over: Vec<(String, &'static str)> = {
+        let more = shared.more_jobs();
+        let running = more.jobs.iter().filter(|more| more.job.state == State::Running);
+        let reached = running.filter_map(|more| {
+            let Work { pages, bytes, .. } = work(totals, more.job.id);
+            let limit = more.job.limits.reached(&Counts { pages, bytes, ..Counts::default() })?;
+            Some((more.job.name.clone(), limit.name()))
+        });
+        reached.collect()
+    };
+    for (name, limit) in over {
+        match set_state(shared, &name, State::Stopped, Some(limit)).await {
+            Err(Error::Failed(error)) => return Err(error),
+            // Removed meanwhile.
+            _ => tracing::info!(job = %name, "the job {name} has reached its limit {limit} and is stopped"),
+        }
+    }
+    Ok(())
+}

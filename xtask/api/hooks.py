@@ -1,0 +1,159 @@
+"""Hooks of schemathesis for `fuzz.py`: values that exist on the server, one rule for 503, and the figures of a run.
+
+The environment names a file with the plan of the run (`API_FUZZ_PLAN`): URLs, jobs and cursors that the server knows, and
+where the figures go. Requests that are meant to be right get such values, so that operations do their work and do not
+only answer 404. Nothing here makes a check weaker, except that 503 with `Retry-After`, which each operation documents, is
+no error of the server; such answers are counted.
+"""
+
+import atexit
+import collections
+import datetime
+import json
+import os
+import random
+import sys
+import threading
+import uuid
+
+import schemathesis
+from hypothesis import strategies as st
+from schemathesis.checks import CHECKS
+
+PLAN = json.load(open(os.environ["API_FUZZ_PLAN"]))
+PROGRESS = 500
+EXAMPLES_MAX = 3
+HANDLE = threading.Lock()
+RANDOM = random.Random(PLAN["seed"])
+FIGURES = {
+    "requests": 0,
+    "positive": 0,
+    "negative": 0,
+    "later": 0,
+    "lost": 0,
+    "operations": collections.Counter(),
+    "statuses": collections.Counter(),
+    "checks": CHECKS.get_all_names(),
+    "failures": {},
+}
+
+# The URLs of a crawl: the document says `uri`, and means those that are crawled.
+URLS = st.one_of(
+    st.sampled_from(PLAN["urls"]),
+    st.from_regex(r"http://[a-z]{1,20}\.test/[a-z0-9/._~%41-]{0,40}(\?[a-z]=[a-z0-9+]{0,9})?", fullmatch=True),
+    st.from_regex(r"https://[a-z]{1,9}\.example(:[1-9][0-9]{2,3})?/", fullmatch=True),
+)
+schemathesis.openapi.format("uri", URLS)
+schemathesis.openapi.format("cursor", st.just("-"))
+schemathesis.openapi.format(
+    "http-date",
+    st.datetimes(min_value=datetime.datetime(1990, 1, 1)).map(lambda at: at.strftime("%a, %d %b %Y %H:%M:%S GMT")),
+)
+schemathesis.openapi.format(
+    "stop-target",
+    st.one_of(
+        st.from_regex(r"[a-z]{1,9}\.[a-z]{2,9}\.example", fullmatch=True),
+        st.from_regex(r"\*\.[a-z]{2,9}\.example", fullmatch=True),
+        st.from_regex(r"192\.0\.2\.[1-9](/3[12])?", fullmatch=True),
+    ),
+)
+
+
+def is_positive(case):
+    return case.meta is not None and case.meta.generation.mode.is_positive
+
+
+def schema_of(case, place, name):
+    for parameter in case.operation.definition.raw.get("parameters", []):
+        if parameter.get("name") == name and parameter.get("in") == place:
+            return parameter.get("schema", {})
+    return {}
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    """Gives requests that are meant to be right values that the server knows."""
+    if not is_positive(case):
+        return
+    with HANDLE:
+        chance, key = RANDOM.random(), str(uuid.UUID(int=RANDOM.getrandbits(128)))
+    operation = case.operation.definition.raw.get("operationId", "")
+    parts = case.path_parameters or {}
+    known = PLAN["parts"].get(operation, {})
+    for name in parts:
+        if name in known and chance < 0.6:
+            parts[name] = known[name][int(chance * 1e6) % len(known[name])]
+    query = case.query or {}
+    for name in list(query):
+        if schema_of(case, "query", name).get("format") == "cursor":
+            # A cursor belongs to its list: one of an answer, or none.
+            cursors = PLAN["cursors"].get(operation)
+            if cursors:
+                query[name] = cursors[int(chance * 1e6) % len(cursors)]
+            else:
+                del query[name]
+    headers = case.headers
+    if headers is not None:
+        name = next((name for name in headers if name.lower() == "idempotency-key"), None)
+        if name and chance < 0.9:
+            # A key belongs to one request, and generated ones are often the same.
+            headers[name] = key
+    has_lines = "application/x-ndjson" in json.dumps(case.operation.definition.raw.get("responses", {}).get("200", {}))
+    if has_lines and chance > 0.7 and headers is not None:
+        headers["Accept"] = "application/x-ndjson"
+
+
+@schemathesis.hook
+def after_call(context, case, response):
+    with HANDLE:
+        FIGURES["requests"] += 1
+        FIGURES["positive" if is_positive(case) else "negative"] += 1
+        FIGURES["operations"][case.operation.label] += 1
+        FIGURES["statuses"][f"{case.operation.label} {response.status_code}"] += 1
+        if FIGURES["requests"] % PROGRESS == 0:
+            failures = sum(found["count"] for found in FIGURES["failures"].values())
+            print(f"  {PLAN['name']}: {FIGURES['requests']} requests, {failures} failures", file=sys.stderr, flush=True)
+
+
+@schemathesis.hook
+def after_network_error(context, case, request):
+    with HANDLE:
+        FIGURES["requests"] += 1
+        FIGURES["lost"] += 1
+        note("network", case, None, f"{request.method} {request.url}: no answer")
+
+
+@schemathesis.hook
+def filter_failure(context, failure, case, response):
+    kind = failure.checks[0] if failure.checks else type(failure).__name__
+    with HANDLE:
+        if kind == "not_a_server_error" and response.status_code == 503 and response.headers.get("retry-after"):
+            FIGURES["later"] += 1
+            return False
+        note(kind, case, response, str(failure))
+    return True
+
+
+def note(kind, case, response, text):
+    """Remembers a failure, with a few examples."""
+    key = f"{kind} | {case.operation.label}"
+    found = FIGURES["failures"].setdefault(key, {"count": 0, "examples": []})
+    found["count"] += 1
+    if len(found["examples"]) < EXAMPLES_MAX:
+        sent = response.request if response is not None else None
+        found["examples"].append(
+            {
+                "why": text[:1500],
+                "request": f"{sent.method} {sent.url}" if sent is not None else "",
+                "headers": dict(sent.headers) if sent is not None else {},
+                "body": repr(sent.body)[:600] if sent is not None else "",
+                "status": response.status_code if response is not None else 0,
+                "answer": response.content[:600].decode(errors="replace") if response is not None else "",
+            }
+        )
+
+
+@atexit.register
+def write():
+    with open(PLAN["figures"], "w") as file:
+        json.dump(FIGURES, file)
