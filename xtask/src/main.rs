@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod agents;
+mod alerts;
 mod api_clients;
 mod api_fuzz;
 mod api_load;

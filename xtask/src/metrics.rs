@@ -19,8 +19,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::programs::Programs;
-use crate::shell;
 use crate::watched::{Watched, Web};
+use crate::{alerts, shell};
 
 /// Options of `metrics`.
 #[derive(Debug, clap::Args)]
@@ -28,6 +28,12 @@ pub(crate) struct Args {
     /// Pages of the web
     #[arg(long, default_value_t = 200)]
     pages: u32,
+    /// Makes the fault of each alert in a cluster that a real Prometheus scrapes, asks the queries of the dashboard, and
+    /// measures what scrapes cost
+    #[arg(long)]
+    alerts: bool,
+    #[command(flatten)]
+    more: alerts::Args,
 }
 
 /// Time until the crawl has served everything that is waited for.
@@ -49,6 +55,9 @@ const OPTIONAL: &str = "nephila_store_disk_free_bytes";
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.alerts {
+        return alerts::run(&args.more);
+    }
     promtool(&["--version"], "")?;
     let prometheus = shell::root().join("deploy/prometheus");
     let file = |name: &str| prometheus.join(name).display().to_string();
@@ -205,7 +214,7 @@ fn alerts(rules: &str) -> BTreeSet<String> {
 }
 
 /// The queries of a dashboard of Grafana.
-fn queries(dashboard: &str) -> Result<Vec<String>> {
+pub(crate) fn queries(dashboard: &str) -> Result<Vec<String>> {
     fn collect(value: &Value, queries: &mut Vec<String>) {
         match value {
             Value::Array(values) => values.iter().for_each(|value| collect(value, queries)),

@@ -22,6 +22,7 @@
 //!     crawl_proof --nephila PROGRAM soak     [--minutes N]               memory, files and tasks flat, good and hostile web
 //!     crawl_proof --nephila PROGRAM bombs    [--short] [--only NAME]     answers made to cost minutes end in seconds
 //!     crawl_proof --nephila PROGRAM memory   [--known N,N]               memory against the number of known URLs
+//!     crawl_proof --nephila PROGRAM counting                             CPU of the counters that a page passes
 //!     crawl_proof --nephila PROGRAM planted                              the judges notice planted faults
 //! ```
 //!
@@ -38,6 +39,7 @@ mod bombs;
 mod cluster;
 mod complete;
 mod completion;
+mod counting;
 mod crawler;
 mod elastic;
 mod encryption;
@@ -141,6 +143,8 @@ enum Proof {
     Bombs(bombs::Args),
     /// Memory of a crawl that knows ten thousand URLs, and of one that knows a million.
     Memory(memory::Args),
+    /// CPU of a page's counters and histograms, which `cargo xtask metrics --alerts` asks for.
+    Counting,
     /// Breaks the rules on purpose, and expects the judges to notice.
     Planted,
 }
@@ -194,6 +198,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Proof::Soak(args) => soak::run(&args, &place),
         Proof::Bombs(args) => bombs::run(&args, &place),
         Proof::Memory(args) => memory::run(&args, &place),
+        Proof::Counting => counting::run(),
         Proof::Planted => planted::run(&place),
     }
 }
