@@ -11,6 +11,7 @@
 // - hostile strings (attacks.mjs) that come from the API, or stand in the address of the page, are text: no script runs, no
 //   dialog opens, no element is made, no link leads where it must not, no hidden character stands in the text
 // - Tab reaches everything in sight, and the focus is seen
+// The public pages of a host and of a job are among them, opened by links without a token.
 // Then: the overview follows the API within three seconds; with `--may-change` the politeness page follows a new stop (which
 // is removed again); with `--second` and `--kill` the page of the killed node says that the connection is lost, keeps its
 // numbers and leads to another node, whose page opens; the first node shows the loss within three seconds; and with `--revive`
@@ -50,7 +51,10 @@ const PAGES = {
   hosts: () => '#/hosts', host: ({ host }) => host && `#/host?url=${encodeURIComponent(host)}`, url: ({ url }) => url && `#/url?url=${encodeURIComponent(url)}`,
   politeness: () => '#/politeness', feeds: () => '#/feeds', feed: ({ feed }) => feed && `#/feeds?url=${encodeURIComponent(feed)}`,
   archive: ({ host }) => `#/archive${host ? `?url=${encodeURIComponent(host)}&match=host` : ''}`, cluster: () => '#/cluster', log: () => '#/log', settings: () => '#/settings',
+  'public-host': ({ publicHost }) => publicHost, 'public-job': ({ publicJob }) => publicJob,
 };
+/** Stops of the Tab key that a page has at least: a public page has few. */
+const STOPS_MIN = { 'public-host': 4, 'public-job': 2 };
 /** Pages that have something without a crawl. */
 const ARCHIVE_PAGES = ['overview', 'url', 'archive', 'settings'];
 /** Operations that a node without a cluster may not have; the page says so. */
@@ -103,6 +107,10 @@ class Judge {
     const host = hosts?.hosts?.[0]?.origin;
     this.names = { host, url: log?.lines?.[0]?.url ?? (host ? `${host}/` : 'https://example.org/'), job: jobs?.[0]?.name, feed: feeds?.feeds?.[0]?.url };
     Object.assign(this.names, this.given);
+    if (this.mode === 'archive') return;
+    const link = async (kind, name) => name && (await this.ask('links', 'POST', { kind, name }))?.path;
+    Object.assign(this.names, { publicHost: await link('host', this.names.host), publicJob: await link('job', this.names.job) });
+    if (!this.names.publicHost || !this.names.publicJob) this.complain('links', ['the node makes no links']);
   }
 
   async context(scheme = 'light', width = 1280) {
@@ -119,8 +127,9 @@ class Judge {
 
   /** The files of the dashboard as they are in a folder. */
   async replaceAssets(context) {
-    await context.route((url) => url.pathname === '/' || url.pathname.startsWith('/ui/'), async (route) => {
-      const name = path.basename(new URL(route.request().url()).pathname) || 'index.html';
+    await context.route((url) => url.pathname === '/' || /^\/(ui|public\/ui|public\/host|public\/job)\//.test(url.pathname), async (route) => {
+      const { pathname } = new URL(route.request().url());
+      const name = /^\/public\/(host|job)\//.test(pathname) ? 'public.html' : path.basename(pathname) || 'index.html';
       const answer = await route.fetch();
       return route.fulfill({ response: answer, headers: { ...answer.headers(), 'content-type': TYPES[name.split('.').at(-1)] ?? 'text/plain' }, body: await readFile(path.join(this.assets, name)) });
     });
@@ -145,7 +154,7 @@ class Judge {
     page.on('popup', () => this.complain(where, ['a window']));
     page.on('download', () => this.complain(where, ['a download']));
     page.on('response', (response) => {
-      const isList = /\/(api\/v1|web\/cdx)/.test(response.url()) && !response.url().includes('/live');
+      const isList = /\/(api\/v1|web\/cdx|public\/v1)/.test(response.url()) && !response.url().includes('/live');
       if (isList) answers.push(response.text().catch(() => ''));
     });
     const response = await page.goto(new URL(hash, base).href, { waitUntil: 'commit' });
@@ -190,7 +199,7 @@ class Judge {
       }
       if (this.out) await page.screenshot({ path: path.join(this.out, `${name}-${scheme}-${width}.png`), fullPage: true });
       if (this.screens && ((scheme === 'light' && width === 1280) || SCREENS.includes(where))) await photograph(page, path.join(this.screens, `${where.replaceAll(' ', '-')}.png`));
-      if (width === 1280 && scheme === 'light') this.complain(where, await checks.keyboard(page));
+      if (width === 1280 && scheme === 'light') this.complain(where, await checks.keyboard(page, STOPS_MIN[name]));
       if (width === 390 && scheme === 'light' && name === 'overview') this.complain(where, await this.menu(page));
       await context.close();
     }

@@ -49,6 +49,7 @@ export async function start({ port = 0, mode = 'single', hosts = 10_000, name, t
     const query = Object.fromEntries(url.searchParams);
     if (url.pathname === '/' || url.pathname.startsWith('/ui/')) return asset(url.pathname, response);
     if (url.pathname === '/favicon.ico') return fail(response, 404, 'not found');
+    if (url.pathname.startsWith('/public/')) return publicPage(url.pathname, response);
     const who = role(request);
     if (!who) return fail(response, 401, 'no token', 'send a token');
     if (url.pathname === '/api/v1/session') return session(request, response, who);
@@ -85,6 +86,11 @@ export async function start({ port = 0, mode = 'single', hosts = 10_000, name, t
       return { changed: 1 };
     }
     if (method === 'POST' && name === 'urls') return { taken: body.trim().split('\n').length, refused: 0, refusals: [] };
+    if (method === 'POST' && name === 'links') {
+      const { kind, name: of } = JSON.parse(body);
+      const link = `/public/${kind}/${encodeURIComponent(kind === 'host' ? new URL(of).host : of)}?until=${Math.round(Date.now() / 1000) + 604_800}&key=${'k'.repeat(43)}`;
+      return { kind, name: of, until: new Date(Date.now() + 604_800_000).toISOString(), path: link, url: new URL(link, 'http://127.0.0.1:6399').href };
+    }
     if (method === 'POST' && name === 'host') return { changed: 1 };
     if (method === 'POST' && first === 'cluster' && second === 'drain') {
       world.draining.add(third);
@@ -129,6 +135,15 @@ export async function start({ port = 0, mode = 'single', hosts = 10_000, name, t
     const headers = { 'content-type': TYPES[name.split('.').at(-1)] ?? 'application/octet-stream', 'x-content-type-options': 'nosniff', 'cache-control': 'no-cache' };
     response.writeHead(200, csp ? { ...headers, 'content-security-policy': CSP } : headers);
     response.end(text);
+  }
+
+  function publicPage(place, response) {
+    const [, first, second] = place.slice(1).split('/');
+    if (first === 'ui') return asset(place, response);
+    if (first !== 'v1') return asset('/public.html', response);
+    const said = second === 'host' ? world.publicHost() : world.publicJob();
+    response.writeHead(200, { 'content-type': 'application/json', 'cache-control': 'no-store' });
+    response.end(JSON.stringify(said));
   }
 
   function session(request, response, who) {

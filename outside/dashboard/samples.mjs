@@ -41,6 +41,24 @@ export class World {
     return lines;
   }
 
+  /** What the holder of a link to a host sees. */
+  publicHost() {
+    const robots = { ...this.robots(), policy: 'it has rules', group: 'named', rules: 140, lines: ATTACKS.slice(0, 12).map(({ text }, at) => [at + 4, `Disallow: /${this.hostile ? text.slice(0, 1000) : at}`]) };
+    const site = (scheme, state, sentence) => ({ origin: `${scheme}://news.example`, state, sentence, queued: 12_406, delay_ms: 2000, delay_why: 'the usual pause of this crawl', next: new Date(Date.now() + 1400).toISOString(), robots });
+    const requests = this.timeline().requests.slice(0, 100).map((request, at) => ({ at_ms: request.at_ms, took_ms: request.took_ms, scheme: at % 7 ? 'https' : 'http', path: `/${at % 2 && this.hostile ? ATTACKS[(at >> 1) % ATTACKS.length].text : `a/${at}`}`, outcome: request.outcome, status: request.status, purpose: request.purpose ?? 'page', gap_ms: request.gap_ms, promised_ms: request.promised_ms }));
+    return { host: 'news.example', now: new Date().toISOString(), crawler: this.crawler(), from: '2026-11-18T08:11:00Z', requests_total: 8203, robots_requests: 12, violations: 0, complete: false,
+      sites: [site('https', 'open', 'URLs are requested one after the other, with the pause below between them.'), site('http', 'robots', 'robots.txt cannot be read, so nothing else is requested.')], requests, stop_lines: ['User-agent: Nephila', 'Disallow: /'], slow_lines: ['User-agent: Nephila', 'Crawl-delay: 10'] };
+  }
+
+  /** What the holder of a link to a job sees. */
+  publicJob() {
+    return { job: this.job.name, now: new Date().toISOString(), crawler: this.crawler(), state: this.job.state, begun: new Date(this.started).toISOString(), queued: 3_402_118, pages: this.pages, bytes: 981_223_118, ended_as: { ok: 7_612, redirect: 391, missing: 102, refused: 31, failed: 88 }, pages_per_s: 61.1, left_s: 55_681 };
+  }
+
+  crawler() {
+    return { agent: 'Nephila', user_agent: `Mozilla/5.0 (compatible; Nephila/0.1.0; +${this.hostile ? ATTACKS[2].text : 'https://me.example/bot'})`, contact: this.hostile ? ATTACKS[8].text : 'https://me.example/bot' };
+  }
+
   /** A node dies: its partitions lose their owner, and get another one some time later. */
   kill(name) {
     this.alive.delete(name);

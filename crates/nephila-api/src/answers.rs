@@ -323,7 +323,7 @@ impl Questions {
         let look = async {
             let totals = self.handle.stats().await?.totals;
             let in_force = shared.jobs.get(JOB);
-            let part = JobPart::look(&self.handle, &job.scope.seeds, in_force.as_deref()).await?;
+            let part = JobPart::look(&self.handle, (job.id, &job.scope.seeds), in_force.as_deref()).await?;
             anyhow::Ok((ProgressSaid::of(&totals, job.id), part))
         };
         let (progress, part) = look.await.map_err(|error| away(&error))?;
@@ -344,4 +344,4 @@ impl Questions {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -207,6 +207,14 @@ fn with_problems(mut replies: Value, operation: &Operation) -> Value {
     for status in expected {
         replies[status.to_string()] = json!({"$ref": format!("#/components/responses/{}", name_of(status))});
     }
+    if operation.is_by_link {
+        replies["429"] = json!({"$ref": format!("#/components/responses/{}", name_of(429))});
+        let meaning = "No such thing, or a link that opens nothing (any more); a page, if the client accepts `text/html`.";
+        let problem = json!({"schema": {"$ref": "#/components/schemas/Problem"}});
+        let page = json!({"schema": {"type": "string"}});
+        replies["404"] =
+            json!({"description": meaning, "content": {PROBLEM_TYPE: problem, "text/html": page}});
+    }
     for (status, name, _) in HEADS {
         replies[status.to_string()] = json!({"$ref": format!("#/components/responses/{name}")});
     }
@@ -381,6 +389,9 @@ mod tests {
         let capture = answers("/web/{address}", "get");
         assert!(capture["default"]["content"]["*/*"].is_object() && capture["404"].is_null());
         assert_eq!(capture["302"]["headers"]["Location"]["required"], true);
+        let page = answers("/public/host/{host}", "get");
+        assert!(page["404"]["content"]["text/html"].is_object() && page["429"]["$ref"].is_string());
+        assert!(page["401"].is_null(), "a link is enough");
         assert_eq!(document["components"]["securitySchemes"]["session"]["name"], "__Host-nephila_session");
     }
 

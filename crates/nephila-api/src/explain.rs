@@ -17,6 +17,7 @@ use super::captures::Archive;
 use super::events::Followers;
 use super::media::ReadMedia;
 use super::monitor::{Monitor, Sampling};
+use super::public::{LinkSecret, Public};
 use super::ready::Waiters;
 use super::scope::Scopes;
 use super::views::Added;
@@ -52,6 +53,8 @@ pub struct Questions {
     pub(super) waiters: Waiters,
     /// What is known about the crawl as a whole; none for a part of a cluster, whose node keeps it.
     pub(super) monitor: Option<Arc<Monitor>>,
+    /// The pages for people without a token; none for a part of a cluster.
+    pub(super) public: Option<Public>,
 }
 
 impl Questions {
@@ -61,14 +64,21 @@ impl Questions {
         let name = folder.dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let archive = Some(Archive::new(folder.dir(), &name).with_cache(settings.api.cache_bytes()));
         let monitor = Monitor::new(folder.clone(), settings.clone(), &name, "single");
+        let public = Some(Public::new(LinkSecret::in_folder(folder.clone()), &settings));
         let scopes = Scopes::of_folder(folder);
         let monitor = Some(Arc::new(monitor));
-        Questions { archive, monitor, ..Questions::plain(handle, settings, scopes, followers) }
+        Questions { archive, monitor, public, ..Questions::plain(handle, settings, scopes, followers) }
     }
 
     /// Sets the spider of the crawl, which must know the addresses opened by added URLs.
     pub fn with_spider(mut self, spider: Spider) -> Questions {
         self.spider = Some(spider);
+        self
+    }
+
+    /// Sets the address at which the crawl answers, for links.
+    pub fn with_address(mut self, url: Option<String>) -> Questions {
+        self.public = self.public.map(|public| public.at(url));
         self
     }
 
@@ -115,6 +125,7 @@ impl Questions {
             is_begun: AtomicBool::new(true),
             waiters: Waiters::default(),
             monitor: None,
+            public: None,
         }
     }
 
@@ -143,7 +154,8 @@ impl Questions {
             trap: trap.map(|trap| format!("{}: {}", trap.name(), trap.meaning())),
             standing: Some(explanation.standing.to_string()),
             held_by: Vec::new(),
-            robots: explanation.host.as_ref().map(|host| robots_view(host, &explanation.held_by)),
+            robots: (explanation.host.as_ref())
+                .map(|host| robots_view(host, &explanation, &explanation.held_by)),
             found: record.map(|record| Timestamp::from(record.found).warc_date()),
             depth: record.map(|record| record.depth),
             via: via.and_then(|via| via.page(&url.origin())),
@@ -157,7 +169,7 @@ impl Questions {
             }),
             next: None,
             expected_s: None,
-            host: explanation.host.as_ref().map(|host| host_view(host, &explanation.held_by)),
+            host: (explanation.host.as_ref()).map(|host| host_view(host, &explanation, &explanation.held_by)),
             stream: self.handle.streamed(explanation.key).await?.map(|said| StreamView {
                 page_id: said.page.to_string(),
                 tag: said.tag.to_string(),
@@ -270,9 +282,9 @@ impl Questions {
         let url = CrawlUrl::parse(&with_scheme).with_context(|| format!("{text:?}"))?;
         let explanation = self.handle.explain(&url).await?;
         // Rules of robots.txt are about a URL, and this is about none.
-        let held: Vec<Hold> =
-            explanation.held_by.into_iter().filter(|hold| !matches!(hold, Hold::Robots { .. })).collect();
-        Ok(explanation.host.as_ref().map(|host| host_view(host, &held)))
+        let is_of_host = |hold: &&Hold| !matches!(hold, Hold::Robots { .. });
+        let held: Vec<Hold> = explanation.held_by.iter().filter(is_of_host).cloned().collect();
+        Ok(explanation.host.as_ref().map(|host| host_view(host, &explanation, &held)))
     }
 
     /// Expected seconds until the fetch of a URL, computed from crawl delays alone.

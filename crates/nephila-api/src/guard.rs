@@ -16,6 +16,7 @@ use nephila_engine::settings::Role;
 use super::content::Content;
 use super::problem::{HttpAnswer, Instead, problem, retry_after};
 use super::proof::{self, Nonce, Once};
+use super::public::is_public;
 use super::tokens::{Session, Token, Tokens};
 
 /// Access control: which clients may send requests.
@@ -113,6 +114,8 @@ impl Guard {
         let anyone = |role| Asker { who: Who::Anyone, role, keys: None };
         let keys = match self {
             Guard::Owner => return Ok(anyone(Some(Role::Admin))),
+            // The link permits, whoever holds it: also a page of another site, or a proxy under another name.
+            Guard::Local if needed.is_none() && is_public(head.uri.path()) => return Ok(anyone(None)),
             Guard::Local | Guard::Framed => {
                 self.check_page(head.uri.path(), &head.headers)?;
                 return Ok(anyone(Some(Role::Admin)));

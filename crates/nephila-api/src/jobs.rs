@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shapes;
+use super::status::DoneSaid;
 
 /// Maximum number of seeds with their fate in an answer.
 pub const SEEDS_SHOWN_MAX: usize = 100;
@@ -82,6 +83,38 @@ impl JobRow {
     }
 }
 
+/// How the URLs of a job ended.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
+pub struct EndedSaid {
+    /// Answers with content.
+    pub ok: u64,
+    /// Redirects.
+    pub redirect: u64,
+    /// Pages that do not exist.
+    pub missing: u64,
+    /// Pages that the site, the operator or our own rules forbid.
+    pub refused: u64,
+    /// Failed requests.
+    pub failed: u64,
+}
+
+impl EndedSaid {
+    /// The counts of a job by the counters of the frontier.
+    pub fn of(totals: &Totals, id: JobId) -> EndedSaid {
+        let DoneSaid { ok, redirect, missing, refused, failed, .. } =
+            totals.tally.get(&id.0).map(DoneSaid::of).unwrap_or_default();
+        EndedSaid { ok, redirect, missing, refused, failed }
+    }
+
+    fn add(&mut self, other: EndedSaid) {
+        self.ok += other.ok;
+        self.redirect += other.redirect;
+        self.missing += other.missing;
+        self.refused += other.refused;
+        self.failed += other.failed;
+    }
+}
+
 /// A job with everything known about it.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct JobDetail {
@@ -94,6 +127,12 @@ pub struct JobDetail {
     pub moved: Vec<String>,
     /// Progress of the job.
     pub progress: ProgressSaid,
+    /// How its URLs ended.
+    #[serde(default)]
+    pub ended_as: EndedSaid,
+    /// When the first of the first seeds was added.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<String>,
     /// The fate of the first seeds.
     pub seeds: Vec<SeedSaid>,
     /// The rules that decided about links, the most frequent first, since this process began or the rules changed.
@@ -103,6 +142,12 @@ pub struct JobDetail {
 /// The part of a node in the answer about a job.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct JobPart {
+    /// How its URLs ended at this node.
+    #[serde(default)]
+    pub ended_as: EndedSaid,
+    /// When the first of these seeds was added, as far as this node knows them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<String>,
     /// The fate of the first seeds.
     pub seeds: Vec<SeedSaid>,
     /// The rules that decided about links, the most frequent first, since this process began or the rules changed.
@@ -183,12 +228,19 @@ fn fate(url: &str, known: &Known) -> SeedSaid {
 }
 
 impl JobPart {
-    /// What a worker knows about the seeds and the rules of a job.
-    pub async fn look(handle: &Handle, seeds: &[String], job: Option<&InForce>) -> Result<JobPart, Stopped> {
+    /// What a worker knows about the seeds and the rules of a job, and how its URLs ended.
+    pub async fn look(
+        handle: &Handle,
+        (id, seeds): (JobId, &[String]),
+        job: Option<&InForce>,
+    ) -> Result<JobPart, Stopped> {
+        let ended_as = EndedSaid::of(&handle.stats().await?.totals, id);
         let seeds: Vec<&String> = seeds.iter().take(SEEDS_SHOWN_MAX).collect();
         let parsed: Vec<Option<CrawlUrl>> =
             seeds.iter().map(|seed| CrawlUrl::parse(seed.trim()).ok()).collect();
         let known = handle.known(parsed.iter().flatten().cloned().collect()).await?;
+        let own = known.iter().filter_map(|known| known.url.as_ref()).filter(|record| record.job == id);
+        let begun = own.map(|record| record.found).min().map(|found| Timestamp::from(found).warc_date());
         let mut known = known.iter();
         let seeds = seeds.iter().zip(&parsed).map(|(seed, url)| match url {
             Some(_) => known.next().map_or_else(SeedSaid::default, |known| fate(seed, known)),
@@ -196,11 +248,13 @@ impl JobPart {
         });
         let seeds = seeds.collect();
         let rules = job.map(|job| job.verdicts.all(&job.rules)).unwrap_or_default();
-        Ok(JobPart { seeds, rules: rules.into_iter().map(RuleSaid::from).collect() })
+        Ok(JobPart { ended_as, begun, seeds, rules: rules.into_iter().map(RuleSaid::from).collect() })
     }
 
     /// Adds what another node knows.
     pub fn add(&mut self, other: JobPart) {
+        self.ended_as.add(other.ended_as);
+        self.begun = self.begun.take().into_iter().chain(other.begun).min();
         for (seed, from) in self.seeds.iter_mut().zip(other.seeds) {
             if seed.url == from.url && seed.state == "unknown" {
                 *seed = from;
@@ -226,8 +280,8 @@ impl JobDetail {
     pub fn of(mut job: Job, moved: Vec<String>, progress: ProgressSaid, part: JobPart) -> JobDetail {
         let seeds_total = job.scope.seeds.len() as u64;
         job.scope.seeds.truncate(SEEDS_SHOWN_MAX);
-        let JobPart { seeds, rules } = part;
-        JobDetail { job, seeds_total, moved, progress, seeds, rules }
+        let JobPart { ended_as, begun, seeds, rules } = part;
+        JobDetail { job, seeds_total, moved, progress, ended_as, begun, seeds, rules }
     }
 }
 
@@ -285,8 +339,16 @@ mod tests {
             state: state.into(),
             ..SeedSaid::default()
         };
-        let mut all = JobPart { seeds: vec![seed("unknown")], rules: vec![rule("a", 5, 80)] };
-        all.add(JobPart { seeds: vec![seed("fetched")], rules: vec![rule("a", 7, 80), rule("b", 100, 1)] });
+        let part = |seed, rules, begun: Option<&str>, ok| JobPart {
+            ended_as: EndedSaid { ok, ..EndedSaid::default() },
+            begun: begun.map(str::to_owned),
+            seeds: vec![seed],
+            rules,
+        };
+        let mut all = part(seed("unknown"), vec![rule("a", 5, 80)], None, 3);
+        all.add(part(seed("fetched"), vec![rule("a", 7, 80), rule("b", 100, 1)], Some("2026-11-15"), 4));
+        all.add(part(seed("unknown"), vec![], Some("2026-11-14"), 0));
+        assert_eq!((all.ended_as.ok, all.begun.as_deref()), (7, Some("2026-11-14")));
         assert_eq!(all.seeds[0].state, "fetched");
         assert_eq!((&*all.rules[0].rule, all.rules[0].hits), ("b", 100));
         assert_eq!((all.rules[1].hits, all.rules[1].examples.len()), (12, EXAMPLES_MAX));

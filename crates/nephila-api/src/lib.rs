@@ -51,6 +51,7 @@ pub mod operations;
 pub mod politeness;
 mod problem;
 mod proof;
+pub mod public;
 mod question;
 mod rate;
 pub mod ready;

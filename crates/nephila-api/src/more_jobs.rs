@@ -89,7 +89,8 @@ impl Questions {
         let look = async {
             let totals = self.handle.stats().await?.totals;
             let in_force = shared.jobs.get(found.job.id);
-            let part = JobPart::look(&self.handle, &found.job.scope.seeds, in_force.as_deref()).await?;
+            let of = (found.job.id, &*found.job.scope.seeds);
+            let part = JobPart::look(&self.handle, of, in_force.as_deref()).await?;
             let progress = ProgressSaid::of(&totals, found.job.id);
             anyhow::Ok(JobDetail::of(found.job, found.moved, progress, part))
         };

@@ -11,9 +11,10 @@ use super::foreseen::VisitsSaid;
 use super::hub::{LaterStatus, Lines, Live};
 use super::log_view::Filter;
 use super::problem::{HttpAnswer, ok, problem};
+use super::public::{Public, Publishes};
 use super::question::HttpQuestion;
 use super::routes::{Answers, Routes, route};
-use super::{Questions, agent, dashboard, lists, live, metrics, operations as of, session, web};
+use super::{Questions, agent, dashboard, lists, live, metrics, operations as of, public, session, web};
 
 /// See the module.
 static ROUTES: LazyLock<Routes<Questions>> = LazyLock::new(|| {
@@ -100,7 +101,7 @@ static ROUTES: LazyLock<Routes<Questions>> = LazyLock::new(|| {
         route(&of::WEB, |crawl, asked| Box::pin(async move { crawl.web(&asked).await })),
     ];
     let common = dashboard::routes().into_iter().chain(session::routes()).chain(live::routes());
-    let common = common.chain(agent::routes());
+    let common = common.chain(agent::routes()).chain(public::routes());
     Routes::new("Nephila, a crawl on one machine", own.into_iter().chain(common))
 });
 
@@ -111,6 +112,12 @@ impl Answers for Questions {
 
     fn live(self: &Arc<Self>) -> Option<Arc<dyn Live>> {
         Some(self.clone())
+    }
+}
+
+impl Publishes for Questions {
+    fn public(&self) -> Option<&Public> {
+        self.public.as_ref()
     }
 }
 

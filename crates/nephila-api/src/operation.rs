@@ -221,6 +221,8 @@ pub struct Operation {
     pub other: Option<(u16, &'static str, Form)>,
     /// Whether an answer may be a capture, which has any status and any content type.
     pub is_capture: bool,
+    /// Whether the holder of a link may ask (`public`). The handler checks the link.
+    pub is_by_link: bool,
     /// Field of the answer with the rows of a list, which may be asked for as JSON lines; empty if the answer itself
     /// is the list.
     pub rows: Option<&'static str>,
@@ -241,6 +243,7 @@ const fn new(verb: Verb, id: &'static str, path: &'static str, summary: &'static
         also: &[],
         other: None,
         is_capture: false,
+        is_by_link: false,
         rows: None,
     }
 }
@@ -272,6 +275,13 @@ impl Operation {
     /// Needs no token.
     pub const fn open(mut self) -> Operation {
         self.role = None;
+        self
+    }
+
+    /// Needs no token but a link, which the handler checks.
+    pub const fn by_link(mut self) -> Operation {
+        self.role = None;
+        self.is_by_link = true;
         self
     }
 

@@ -19,6 +19,7 @@ use super::views::{
     Changed, ClusterView, Created, JobChange, JobSaid, JobView, MapView, NodeSaid, PartitionView, PinView,
     SpreadView,
 };
+use nephila_api::public::{LinkSaid, LinkWanted};
 use nephila_api::tls::Trust;
 use nephila_api::views::Added;
 use nephila_api::{Explained, FeedSaid, FeedsSaid, HostView, NoAnswer, Peer, Question, Reply, escaped};
@@ -180,6 +181,12 @@ impl Remote {
     /// Requests a job by name, with its progress.
     pub async fn job(&self, name: &str) -> anyhow::Result<JobSaid> {
         self.get(&format!("jobs/{}", escaped(name))).await
+    }
+
+    /// Makes a link to a public page.
+    pub async fn link(&self, wanted: &LinkWanted) -> anyhow::Result<LinkSaid> {
+        let wanted = serde_json::to_vec(wanted)?;
+        self.say(Again::Always, Method::POST, "links", "application/json", wanted).await
     }
 
     /// Creates a job with its seeds in one request.

@@ -11,6 +11,7 @@
 //! DIR/job.json                     seeds, scope, limits
 //! DIR/jobs.json                    further jobs, which clients of the API made
 //! DIR/feeds.opml                   the feeds that are followed
+//! DIR/links.key                    the secret of links to public pages (`nephila link`)
 //! DIR/stops.json                   stopped hosts, domains and so on (`nephila stop`)
 //! DIR/doors.txt                    hosts and ports that were typed, and so are permitted although private
 //! DIR/node.json                    instead of job.json: node and cluster that use this folder
@@ -26,6 +27,7 @@
 pub mod copy;
 pub mod inspect;
 mod judged;
+mod links;
 mod more;
 mod papers;
 mod plan;

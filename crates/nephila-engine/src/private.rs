@@ -25,6 +25,7 @@ pub const OURS: &[&str] = &[
     "node.json",
     "settings.toml",
     "jobs.json",
+    "links.key",
     "stops.json",
 ];
 /// Permission bits of group and others.

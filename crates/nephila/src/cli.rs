@@ -6,6 +6,7 @@ pub mod crawl;
 pub mod export;
 pub mod feed;
 pub mod identity;
+pub mod link;
 pub mod list;
 pub mod mcp;
 pub mod serve;
@@ -172,6 +173,19 @@ pub(crate) enum Command {
         after_help = "Examples:\n  nephila list downloads --state error -o docs\n  nephila list stories -o news"
     )]
     List(list::ListCommand),
+    /// Make a link by which people without a token see one job or one host, and nothing else.
+    ///
+    /// The page of a host has our requests to it, the pauses that we promised and its robots.txt as we read it, for its
+    /// operator; the page of a job says how far the job is. Both are served at `api.listen`, in a cluster by every node;
+    /// others reach them through a proxy that passes `/public/` (docs/links.md). Links are not stored: whoever has one
+    /// can use it until it is over. Removing `links.key` from the folder of a crawl ends all of its links with the next
+    /// start; in a cluster a changed `api.node_token_file` (`api.token_file` without one) does. Exit code: 0 done, 1
+    /// refused, 2 trouble.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  nephila link host docs.example.org -o docs\n  nephila link job press --for 30d --node https://one.example:6374 --token-file operate.token"
+    )]
+    Link(link::LinkCommand),
     /// Follow feeds and inspect their health.
     #[command(
         subcommand,

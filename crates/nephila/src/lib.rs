@@ -42,6 +42,7 @@ pub fn run(cli: Cli) -> ExitCode {
             args => command::cluster::add(args),
         }),
         Command::Feed(command) => ask::feed(command),
+        Command::Link(command) => ask::link(&command),
         Command::List(command) => ask::list(&command),
         Command::Cluster(command) => command::cluster::cluster(command),
         Command::Ask(ask) => ask::run(ask),

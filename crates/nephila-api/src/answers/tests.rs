@@ -15,14 +15,22 @@ use super::*;
 use crate::{Answers, Reply};
 
 /// A crawl whose actions nobody takes.
-struct World {
-    dir: tempfile::TempDir,
-    questions: Questions,
+pub(crate) struct World {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) questions: Questions,
     shared: Arc<Shared>,
     _running: Box<dyn std::any::Any>,
 }
 
-fn world() -> World {
+impl World {
+    /// The crawl, and what it needs while it answers.
+    pub(crate) fn split(self) -> (Questions, Box<dyn std::any::Any>) {
+        let World { dir, questions, shared, _running } = self;
+        (questions, Box::new((dir, shared, _running)))
+    }
+}
+
+pub(crate) fn world() -> World {
     let dir = tempfile::tempdir().unwrap();
     let folder = Folder::new(dir.path());
     std::fs::create_dir_all(folder.state()).unwrap();
@@ -54,13 +62,13 @@ async fn get(world: &World, target: &str) -> Value {
     said
 }
 
-async fn offer(world: &World, urls: &[&str]) {
+pub(crate) async fn offer(world: &World, urls: &[&str]) {
     let link = |url: &&str| Link { url: CrawlUrl::parse(url).unwrap(), want: Want::of(JobId(1)).at(1) };
     let links: Vec<Link> = urls.iter().map(link).collect();
     world.shared.handle.offer_durably(&links).await.unwrap();
 }
 
-fn log_lines(world: &World, lines: &[(u64, &str)]) {
+pub(crate) fn log_lines(world: &World, lines: &[(u64, &str)]) {
     let lines = lines.iter().map(|(at, url)| {
         let origin = CrawlUrl::parse(url).unwrap().origin();
         Line {

@@ -40,7 +40,7 @@ pub static FILE: Operation = get("getDashboardFile", "/ui/{file}", "A file of th
     .gives_text(&["text/html", "text/javascript", "text/css", "image/svg+xml", "text/plain"])
     .or(&[(304, "The file has not changed since `If-None-Match`.")]);
 
-/// A file of the dashboard.
+/// The bytes of a file.
 struct Asset {
     name: &'static str,
     bytes: &'static [u8],
@@ -74,7 +74,8 @@ fn content_type(name: &str) -> &'static str {
     }
 }
 
-fn file(name: &str, asked: &HttpQuestion) -> HttpAnswer {
+/// A file of the dashboard.
+pub(super) fn file(name: &str, asked: &HttpQuestion) -> HttpAnswer {
     let Some(index) = ASSETS.iter().position(|asset| asset.name == name) else {
         return problem(StatusCode::NOT_FOUND, "not found", format!("{name}: the dashboard begins at /"));
     };
@@ -141,7 +142,8 @@ mod tests {
             let text = std::str::from_utf8(asset.bytes).unwrap();
             for part in text.split("<script").skip(1) {
                 let source = part.split('>').next().unwrap().split("src=\"").nth(1).unwrap_or_default();
-                assert!(source.trim_start_matches('/').starts_with("ui/"), "{}: {part}", asset.name);
+                let source = source.trim_start_matches("../").trim_start_matches('/');
+                assert!(source.starts_with("ui/"), "{}: {part}", asset.name);
             }
             for other in ["src=\"http", "src=\"//", "style=\"", " onclick="] {
                 assert!(!text.contains(other), "{}: {other}", asset.name);

@@ -2,6 +2,7 @@
 
 use nephila_core::frontier::explain::{Explanation, Hold, Standing};
 use nephila_core::refusal::Refusal;
+use nephila_core::robots::Group;
 use nephila_core::spider::outcome::{Class, Outcome};
 use nephila_core::state::record::{HostRecord, RobotsPolicy};
 use nephila_core::time::Timestamp;
@@ -178,6 +179,15 @@ pub struct RobotsView {
     /// The crawl delay that robots.txt asks for.
     #[serde(default)]
     pub crawl_delay_ms: u32,
+    /// The group of robots.txt that applies to us: `named`, `everybody` or `none`; empty without a robots.txt with rules.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// Number of rules in the group.
+    #[serde(default)]
+    pub rules: u64,
+    /// The first of these rules in the order of the file: number and text of the line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<(usize, String)>,
 }
 
 /// The last fetch of a URL.
@@ -215,6 +225,12 @@ pub struct HostView {
     /// Crawl delay set by an operator.
     #[serde(default)]
     pub delay_ms: u32,
+    /// The rest in force between two requests in milliseconds.
+    #[serde(default)]
+    pub rest_ms: u64,
+    /// Milliseconds until the rests of host and address are over; none for a stopped host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_in_ms: Option<u64>,
     /// Reason why an operator stopped the host.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stopped: String,
@@ -356,8 +372,14 @@ fn ended(outcome: Outcome, last: Option<&LastView>) -> (Summary, String) {
     (summary, because)
 }
 
-pub(super) fn robots_view(host: &HostRecord, held_by: &[Hold]) -> RobotsView {
+pub(super) fn robots_view(host: &HostRecord, explanation: &Explanation, held_by: &[Hold]) -> RobotsView {
     let robots = &host.robots;
+    let read = explanation.robots.as_ref();
+    let group = read.map_or("", |read| match read.group {
+        Group::None => "none",
+        Group::Everybody => "everybody",
+        Group::Named => "named",
+    });
     let policy = match robots.policy {
         RobotsPolicy::Unknown => "not asked for yet",
         RobotsPolicy::AllowAll => "everything is allowed",
@@ -379,10 +401,15 @@ pub(super) fn robots_view(host: &HostRecord, held_by: &[Hold]) -> RobotsView {
         fetched: time(robots.fetched),
         expires: time(robots.expires),
         crawl_delay_ms: robots.crawl_delay,
+        group: group.to_owned(),
+        rules: read.map_or(0, |read| read.rules as u64),
+        lines: read.map_or_else(Vec::new, |read| {
+            read.lines.iter().map(|(line, text)| (*line, text.to_string())).collect()
+        }),
     }
 }
 
-pub(super) fn host_view(host: &HostRecord, held_by: &[Hold]) -> HostView {
+pub(super) fn host_view(host: &HostRecord, explanation: &Explanation, held_by: &[Hold]) -> HostView {
     HostView {
         origin: host.origin.to_string(),
         waiting: host.waiting,
@@ -392,9 +419,11 @@ pub(super) fn host_view(host: &HostRecord, held_by: &[Hold]) -> HostView {
         failures: host.failures,
         rest_until: (host.rest_until.0 > 0).then(|| host.rest_until.warc_date()),
         delay_ms: host.delay,
+        rest_ms: explanation.rest_ms.unwrap_or(0),
+        ready_in_ms: explanation.ready_in,
         stopped: host.stopped.to_string(),
         found: Timestamp::from(host.found).warc_date(),
-        robots: robots_view(host, held_by),
+        robots: robots_view(host, explanation, held_by),
         held_by: held_by.iter().map(Hold::to_string).collect(),
     }
 }

@@ -62,6 +62,21 @@ fn sec_09_a_page_of_another_site_is_kept_out_where_no_token_is_needed() {
 }
 
 #[test]
+fn a_link_is_opened_by_whoever_holds_it_and_says_nothing_about_other_paths() {
+    let from_mail = [("host", "crawl.example.org"), ("sec-fetch-site", "cross-site")];
+    let ask = |guard: &Guard, path: &str, needed| {
+        guard.lets_in(&head(Method::GET, path, &from_mail), needed, false).map(|asker| asker.role).ok()
+    };
+    for guard in [Guard::Local, keys()] {
+        assert_eq!(ask(&guard, "/public/host/a.test?key=x", None), Some(None), "{guard:?}");
+        assert_eq!(ask(&guard, "/public/x", Some(Role::Read)), None, "an unknown path is none of them");
+        assert_eq!(ask(&guard, "/api/v1/status?x=/public/", Some(Role::Read)), None);
+    }
+    assert_eq!(ask(&Guard::Local, "/ui/app.js", None), None);
+    assert_eq!(ask(&Guard::Framed, "/public/host/a.test", None), None, "there is no link to captures");
+}
+
+#[test]
 fn a_page_of_our_own_origin_may_ask_on_this_machine() {
     for host in [HERE, "[::1]:6374", "localhost:6374", "127.0.0.1"] {
         for scheme in ["http", "https"] {

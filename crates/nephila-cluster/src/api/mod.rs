@@ -35,6 +35,7 @@ use nephila_api::captures::{AWAY_RETRY, Archive};
 use nephila_api::log_view::Filter;
 use nephila_api::metrics::{self, gauge};
 use nephila_api::monitor::{Monitor, Sampling};
+use nephila_api::public::{LinkSecret, Public, Publishes};
 use nephila_api::ready::{Readable, Waiters};
 use nephila_api::tls::Among;
 use nephila_api::views::NodeState;
@@ -84,6 +85,8 @@ pub struct Api {
     waiters: Waiters,
     /// What is known about the crawl as a whole.
     overview: overview::Overview,
+    /// The pages for people without a token.
+    public: Public,
 }
 
 /// State of a node, as reported by the node.
@@ -135,8 +138,11 @@ pub fn start(node: &Arc<Node>, bound: Option<Bound>) -> anyhow::Result<Serving> 
     let overview = overview::Overview::new(monitor);
     let sampled = node.clone();
     let sampling = overview.monitor.start(move || sampled.known.session());
+    let secret = LinkSecret::of_cluster(&node.cluster.secret.0, token.as_deref().unwrap_or_default());
+    let public = Public::new(secret, &node.settings).at(bound.as_ref().map(Bound::url));
+    let this = node.clone();
     let node_api =
-        Api { node: node.clone(), token, among, clients, archive, stored, followers, waiters, overview };
+        Api { node: this, token, among, clients, archive, stored, followers, waiters, overview, public };
     let api = Arc::new(node_api);
     let tcp = bound.map(|bound| {
         tracing::info!(node = %node.name, "node {} answers at {}", node.name, bound.url());
@@ -157,8 +163,11 @@ impl Answers for Api {
 
     async fn answer(&self, asked: HttpQuestion) -> HttpAnswer {
         // Followers of events have separate capacity, because they may stay long. A busy node is still live.
-        let has_room =
-            asked.field(FORWARDED).is_some() || asked.path == events::PATH || asked.path == "/livez";
+        // What readers of links cost is bounded by itself.
+        let has_room = asked.field(FORWARDED).is_some()
+            || asked.path == events::PATH
+            || asked.path == "/livez"
+            || asked.path.starts_with(nephila_api::public::PREFIX);
         let mut answer = if has_room {
             table::ROUTES.answer(self, asked).await
         } else {
@@ -175,6 +184,12 @@ impl Answers for Api {
             answer.headers_mut().insert(NODE, name);
         }
         answer
+    }
+}
+
+impl Publishes for Api {
+    fn public(&self) -> Option<&Public> {
+        Some(&self.public)
     }
 }
 

@@ -21,7 +21,7 @@ use nephila_api::answers;
 use nephila_api::archive_view::ArchiveSaid;
 use nephila_api::history::HistorySaid;
 use nephila_api::hosts::{self, HostsSaid};
-use nephila_api::jobs::{JobPart, JobRow, ProgressSaid, RuleSaid, SeedSaid};
+use nephila_api::jobs::{EndedSaid, JobPart, JobRow, ProgressSaid, RuleSaid, SeedSaid};
 use nephila_api::log_view::{self, Cursors, Filter, LogPart, LogSaid, LogWanted};
 use nephila_api::monitor::{Fresh, Monitor, STATUS_AGE};
 use nephila_api::politeness::PolitenessSaid;
@@ -70,6 +70,11 @@ pub(super) struct JobWhole {
     pub(super) said: JobSaid,
     /// Number of seeds.
     pub(super) seeds_total: u64,
+    /// How its URLs ended.
+    pub(super) ended_as: EndedSaid,
+    /// When the first of the first seeds was added.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) begun: Option<String>,
     /// The fate of the first seeds.
     pub(super) seeds: Vec<SeedSaid>,
     /// The rules that decided about links, the most frequent first.
@@ -386,7 +391,7 @@ impl Api {
         let job = &said.record.job;
         let in_force = self.node.jobs.get(job.id);
         let own = async |shared: &Shared| {
-            anyhow::Ok(JobPart::look(&shared.handle, &job.scope.seeds, in_force.as_deref()).await?)
+            anyhow::Ok(JobPart::look(&shared.handle, (job.id, &job.scope.seeds), in_force.as_deref()).await?)
         };
         let mut part = match self.node.known.session() {
             Some(shared) => self.bounded(own(&shared)).await?,
@@ -398,8 +403,8 @@ impl Api {
         for (_, other) in self.parts::<JobPart>(&asked.target, PART_MAX).await.parts {
             part.add(other);
         }
-        let JobPart { seeds, rules } = part;
-        Ok(ok(&JobWhole { seeds_total: said.record.seeds(), said, seeds, rules }))
+        let JobPart { ended_as, begun, seeds, rules } = part;
+        Ok(ok(&JobWhole { seeds_total: said.record.seeds(), said, ended_as, begun, seeds, rules }))
     }
 }
 

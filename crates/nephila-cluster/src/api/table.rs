@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use nephila_api::operation::{Kind, Operation, Parameter, Verb, change, get, part, query};
 use nephila_api::{FORWARDED, HttpAnswer, HttpQuestion, Route, Routes, ok, operations as of, route, shapes};
-use nephila_api::{agent, dashboard, live, ready, session, web, whole_page};
+use nephila_api::{agent, dashboard, live, public, ready, session, web, whole_page};
 use nephila_engine::settings::Role;
 
 use super::super::jobs::JobRecord;
@@ -219,6 +219,7 @@ struct Draining<'a> {
 /// See the module.
 pub(super) static ROUTES: LazyLock<Routes<Api>> = LazyLock::new(|| {
     let common = dashboard::routes().into_iter().chain(session::routes()).chain(live::routes());
+    let common = common.chain(public::routes());
     Routes::new(
         "Nephila, a node of a cluster",
         reads().into_iter().chain(jobs()).chain(changes()).chain(common).chain(agent::routes()),

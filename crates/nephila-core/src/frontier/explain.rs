@@ -31,11 +31,16 @@ pub struct Explanation {
     pub host: Option<HostRecord>,
     /// Milliseconds until the rests of its host and address are over. `None` if the host is not known or stopped.
     pub ready_in: Option<u64>,
+    /// The rest in force between two requests to its host, in milliseconds. `None` if the host is not known.
+    pub rest_ms: Option<u64>,
     /// Number of URLs of its host that come first, at most [`AHEAD_MAX`]. `None` if the URL does not wait.
     pub ahead: Option<u64>,
     /// The robots.txt of its host, if one was read.
     pub robots: Option<RobotsView>,
 }
+
+/// Maximum number of rules of a robots.txt with their text.
+pub const RULES_MAX: usize = 100;
 
 /// Maximum number of URLs counted before a URL.
 pub const AHEAD_MAX: usize = 1_000;
@@ -50,6 +55,8 @@ pub struct RobotsView {
     pub group: Group,
     /// Number of rules in the group.
     pub rules: usize,
+    /// The first of these rules in the order of the file, at most [`RULES_MAX`]: number and text of the line.
+    pub lines: Vec<(usize, Box<str>)>,
     /// Stored bytes.
     pub bytes: usize,
     /// Statements about the use of the site's pages.
@@ -127,6 +134,7 @@ impl<S: State> Frontier<S> {
                 record: None,
                 host: None,
                 ready_in: None,
+                rest_ms: None,
                 ahead: None,
                 robots: None,
             });
@@ -145,6 +153,7 @@ impl<S: State> Frontier<S> {
         let robots_view = robots.as_ref().map(|robots| RobotsView {
             group: robots.group(),
             rules: robots.rule_count(),
+            lines: robots.rules(RULES_MAX).into_iter().map(|(line, text)| (line, text.into())).collect(),
             notes: robots.notes().to_vec(),
             bytes,
         });
@@ -227,13 +236,15 @@ impl<S: State> Frontier<S> {
         }
         let ready_in = host.as_ref().and_then(|host| self.ready_in(&key.host, Some(host), now));
         let ready_in = ready_in.map(|wait| wait.max(opens_in.unwrap_or(0)));
+        let rest_ms = host.as_ref().map(|host| self.rest_ms(&key.host, host, now));
         let ahead = match &host {
             Some(host) if matches!(standing, Standing::Waiting | Standing::AtHand) => {
                 Some(self.ahead(partition, &key, host)?)
             }
             _ => None,
         };
-        Ok(Explanation { key, standing, held_by, record, host, ready_in, ahead, robots: robots_view })
+        let robots = robots_view;
+        Ok(Explanation { key, standing, held_by, record, host, ready_in, rest_ms, ahead, robots })
     }
 
     /// Counts the URLs of the same host that come before a waiting URL.

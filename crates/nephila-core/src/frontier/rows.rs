@@ -104,19 +104,28 @@ impl<S: State> Frontier<S> {
         Ok(hosts.into_iter().map(|(key, record)| self.host_row(key, record, now)).collect())
     }
 
+    /// The rest between two requests in milliseconds, as [`HostRow::rest_ms`].
+    pub(super) fn rest_ms(&self, key: &HostKey, record: &HostRecord, now: Now) -> u64 {
+        let own = self.config.frontier.host_delay.as_millis() as u64;
+        let asked = u64::from(record.delay.max(record.robots.crawl_delay));
+        match self.bench.index(key) {
+            Some(index) => self.bench.row(index, now.mono).2.into(),
+            None => own.max(asked),
+        }
+    }
+
     fn host_row(&self, key: HostKey, record: HostRecord, now: Now) -> HostRow {
         let ready_in = self.ready_in(&key, Some(&record), now);
         let index = self.bench.index(&key);
         let has_urls = record.waiting + record.later > 0;
-        let own = self.config.frontier.host_delay.as_millis() as u64;
-        let asked = u64::from(record.delay.max(record.robots.crawl_delay));
-        let (live, address, rest_ms) = match index {
+        let (live, address) = match index {
             Some(index) => {
-                let (state, address, rest) = self.bench.row(index, now.mono);
-                (Some(state), address, u64::from(rest))
+                let (state, address, _) = self.bench.row(index, now.mono);
+                (Some(state), address)
             }
-            None => (None, None, own.max(asked)),
+            None => (None, None),
         };
+        let rest_ms = self.rest_ms(&key, &record, now);
         let state = match live {
             _ if !record.stopped.is_empty() => HostState::Stopped,
             Some(HostState::Loading) if !has_urls => HostState::Idle,

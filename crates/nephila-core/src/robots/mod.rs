@@ -166,6 +166,14 @@ impl Robots {
             && self.rules.iter().any(|rule| rule.pattern.is_everything())
     }
 
+    /// The first rules for us in the order of the file: the number of each line, from 1, and the line.
+    pub fn rules(&self, max: usize) -> Vec<(usize, &str)> {
+        let mut rules: Vec<(usize, &str)> = self.rules.iter().map(|rule| (rule.line, &*rule.text)).collect();
+        rules.sort_unstable();
+        rules.truncate(max);
+        rules
+    }
+
     /// Number of rules for us.
     pub fn rule_count(&self) -> usize {
         self.rules.len()

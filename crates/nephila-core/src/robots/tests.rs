@@ -29,6 +29,17 @@ fn check_file(file: &str, paths: &[(&str, bool)]) {
 }
 
 #[test]
+fn the_rules_for_us_are_told_in_the_order_of_the_file() {
+    let robots = robots(
+        "User-agent: *\nDisallow: /all\n\nUser-agent: nephila\n# ours\nDisallow: /b # why\nAllow: /longer/path\nDisallow: /c\n",
+    );
+    let all = vec![(6, "Disallow: /b"), (7, "Allow: /longer/path"), (8, "Disallow: /c")];
+    assert_eq!(robots.rules(10), all);
+    assert_eq!(robots.rules(2), all[..2]);
+    assert_eq!(Robots::default().rules(2), []);
+}
+
+#[test]
 fn rob_12_the_longest_rule_wins_and_allow_wins_a_tie() {
     // RFC 9309, 5.2.
     check(

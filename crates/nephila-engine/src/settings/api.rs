@@ -26,6 +26,9 @@ pub struct Api {
     pub listen: String,
     /// Address by which the other nodes reach this node, `HOST:PORT`. Empty: as `listen`.
     pub advertise: String,
+    /// Address at which other people reach `/public/`, such as that of a proxy: `https://HOST` or `https://HOST/PATH`.
+    /// Links of `nephila link` begin with it. Empty: the address of the request, or `listen`.
+    pub public_url: String,
     /// Certificate of this node, with `tls_key_file`: the API then uses TLS, and other nodes are requested over TLS
     /// only. `nephila cluster keys` creates both, `node-NAME.pem` and `node-NAME.key`.
     pub tls_cert_file: PathBuf,
@@ -110,6 +113,15 @@ pub enum Reads {
 impl Api {
     /// Refuses tokens that have no usable name, no file, or too high a rate.
     pub(super) fn check(&self) -> Result<(), String> {
+        let url = &*self.public_url;
+        let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+        let is_address = |rest: &str| {
+            !rest.starts_with('/')
+                && rest.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#@\"<>\\".contains(&byte))
+        };
+        if !url.is_empty() && !rest.is_some_and(|rest| !rest.is_empty() && is_address(rest)) {
+            return Err(format!("api.public_url {url:?}: https://HOST or https://HOST/PATH"));
+        }
         if self.tokens.len() > TOKENS_MAX {
             return Err(format!("api.tokens: at most {TOKENS_MAX} tokens"));
         }
@@ -147,6 +159,7 @@ impl Default for Api {
         Api {
             listen: API_LISTEN.into(),
             advertise: String::new(),
+            public_url: String::new(),
             tls_cert_file: PathBuf::new(),
             tls_key_file: PathBuf::new(),
             tls_ca_file: PathBuf::new(),
@@ -164,6 +177,26 @@ impl Default for Api {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_begin_with_an_address_of_the_web() {
+        let check = |url: &str| Api { public_url: url.into(), ..Api::default() }.check();
+        for right in ["", "https://crawl.example.org", "http://127.0.0.1:8080/crawl/", "https://[::1]:9"] {
+            assert_eq!(check(right), Ok(()), "{right}");
+        }
+        for wrong in [
+            "crawl.example.org",
+            "https://",
+            "ftp://x",
+            "https://x/?a",
+            "https://x/#a",
+            "https://u@x",
+            "https:// x",
+            "https:///x",
+        ] {
+            assert!(check(wrong).unwrap_err().contains("api.public_url"), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_token_has_a_name_of_its_own_and_a_file() {

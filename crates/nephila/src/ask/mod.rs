@@ -24,6 +24,7 @@ mod export;
 pub(crate) mod extract;
 mod feed;
 mod feed_check;
+mod link;
 mod list;
 mod log;
 mod mcp;
@@ -64,6 +65,11 @@ pub(crate) fn feed(command: crate::cli::feed::FeedCommand) -> anyhow::Result<Exi
 /// Runs `nephila list`.
 pub(crate) fn list(command: &crate::cli::list::ListCommand) -> anyhow::Result<Exit> {
     ended(list::run(command))
+}
+
+/// Runs `nephila link`.
+pub(crate) fn link(command: &crate::cli::link::LinkCommand) -> anyhow::Result<Exit> {
+    ended(link::run(command))
 }
 
 /// Runs `nephila add` for a crawl's folder.

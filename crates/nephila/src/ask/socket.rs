@@ -121,11 +121,8 @@ impl Source {
             return Ok(Source::Node(runtime, node));
         }
         folder.expect_crawl_or_node()?;
-        match connect(&folder) {
-            Ok(_) => return Ok(Source::Crawl(folder)),
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
-            Err(error) => return Err(error).context("asking the process that crawls"),
+        if is_answered(&folder)? {
+            return Ok(Source::Crawl(folder));
         }
         let opened = Opened::new(folder, reads)?;
         Ok(Source::Here(Box::new(Here { runtime: small_runtime()?, pending: RefCell::default(), opened })))
@@ -292,6 +289,17 @@ pub(super) fn running_stats(folder: &Folder) -> anyhow::Result<Option<StatsView>
     match connect(folder) {
         Ok(_) => get(folder, "/api/v1/stats").map(Some),
         Err(_) => Ok(None),
+    }
+}
+
+/// Whether a process answers for a folder.
+pub(super) fn is_answered(folder: &Folder) -> anyhow::Result<bool> {
+    match connect(folder) {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            Ok(false)
+        }
+        Err(error) => Err(error).context("asking the process that crawls"),
     }
 }
 

@@ -112,6 +112,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         let questions = Questions::new(shared.handle.clone(), shared.folder.clone(), shared.settings.clone())
             .with_spider(spider)
             .with_media(nephila_cluster::media::reader(&shared.settings)?)
+            .with_address(bound.as_ref().map(Bound::url))
             .with_crawl(&shared);
         let questions = Arc::new(questions);
         let begun = questions.clone();

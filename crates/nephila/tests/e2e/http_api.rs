@@ -83,3 +83,53 @@ fn sec_04_a_served_folder_knows_its_tokens_and_their_roles() {
     let (_, problem) = answers.find(|(status, _)| *status == 429).expect("it asks too often");
     assert!(problem.contains("urn:nephila:problem:too-many-requests"), "{problem}");
 }
+
+#[test]
+fn a_link_is_made_with_and_without_a_process_and_opens_after_a_restart() {
+    let (site, dir) = (Site::start(), tempfile::tempdir().unwrap());
+    let dir = dir.path();
+    let host = format!("127.0.0.1:{}", site.port);
+    let home = format!("http://{host}/p0");
+    let crawled = run(dir, &["crawl", &home, "-o", "data", "--delay", "0s", "--limit", "1", "-q"]);
+    assert_eq!(crawled.status.code(), Some(20), "{}", text(&crawled));
+    let link = |args: &[&str]| {
+        let made = run(dir, &[&["link"], args, &["-o", "data"]].concat());
+        (made.status.code(), String::from_utf8(made.stdout).unwrap().trim().to_owned())
+    };
+    let path_of = |url: &str| format!("/public/v1/{}", url.split_once("/public/").expect(url).1);
+    let (code, of_host) = link(&["host", &home]);
+    assert_eq!(code, Some(0));
+    assert!(of_host.starts_with(&format!("http://127.0.0.1:6374/public/host/{host}?until=")), "{of_host}");
+    assert_eq!(link(&["job", "none"]).0, Some(2), "there is no such job");
+    assert_eq!(link(&["host", &home, "--for", "91d"]).0, Some(2), "too long");
+
+    let served = Served::start(dir);
+    let (status, body) = served.ask("GET", &path_of(&of_host), "");
+    let said: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        (status, &said["host"], &said["violations"]),
+        (200, &host.as_str().into(), &0.into()),
+        "{body}"
+    );
+    let paths = said["requests"].as_array().unwrap().iter().map(|request| request["path"].as_str().unwrap());
+    let paths: BTreeSet<&str> = paths.collect();
+    assert!(paths.contains("/p0") && paths.contains("/robots.txt"), "{body}");
+    // The running process knows its address, and a page comes with its script.
+    let (code, of_job) = link(&["job", "crawl", "--for", "30d"]);
+    assert_eq!(code, Some(0));
+    let page = of_job.strip_prefix(&format!("http://{}", served.address())).expect(&of_job);
+    let (head, page) = served.reply("GET", page, "");
+    assert!(head.starts_with("HTTP/1.1 200") && page.contains("../ui/public.js"), "{head}");
+    assert_eq!(served.ask("GET", "/public/ui/public.js", "").0, 200);
+    let (status, body) = served.ask("GET", &path_of(&of_job), "");
+    let said: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &said["job"], &said["pages"]), (200, &"crawl".into(), &1.into()), "{body}");
+    drop(served);
+
+    let again = Served::start(dir);
+    assert_eq!(again.ask("GET", &path_of(&of_job), "").0, 200, "links live longer than a process");
+    drop(again);
+    std::fs::remove_file(dir.join("data/links.key")).unwrap();
+    let anew = Served::start(dir);
+    assert_eq!(anew.ask("GET", &path_of(&of_job), "").0, 404, "without their secret, all of them end");
+}

@@ -73,6 +73,15 @@ export class Actions {
     (form.querySelector('input, textarea, select') ?? cancel).focus();
   }
 
+  /** Shows something that a change has made, in the dialog. */
+  show(title, ...children) {
+    const dialog = this.#dialog;
+    const close = h('button', { type: 'button', class: 'main', on: { click: () => dialog.close() } }, 'Close');
+    dialog.replaceChildren(h('h2', { id: 'dialog-title' }, foreign(title)), ...children, h('p', { class: 'buttons' }, close));
+    dialog.showModal();
+    (dialog.querySelector('input') ?? close).focus();
+  }
+
   #failed(error, place) {
     if (error.status === 403) this.role ??= 'read';
     const title = error instanceof Problem ? error.title : String(error.message);

@@ -2,16 +2,16 @@
 
 import { field, stopList } from './actions.js';
 import { send } from './api.js';
-import { crawled, foreign, h, outside, route, s, scroller, visible } from './dom.js';
+import { crawled, foreign, h, outside, route, s } from './dom.js';
 import { ago, clock, full, lasting, num, span, time } from './format.js';
-import { card, empty, facts, heading, loading, partNote, pill } from './parts.js';
+import { isFailed, picture } from './gaps.js';
+import { linkButton } from './links.js';
+import { card, facts, heading, loading, partNote, pill } from './parts.js';
 import { table } from './table.js';
 
 export const title = (page) => `Host ${page.parameters.url ?? ''}`;
 
 const REQUESTS = 200;
-/** Ticks of the picture: as many as can be told apart. */
-const TICKS = 60;
 
 export function open(page) {
   const url = page.parameters.url ?? '';
@@ -65,6 +65,8 @@ function buttons(page, host, again) {
       says: 'The host rests at least this long between two requests. A longer Crawl-delay of its robots.txt still counts. 0 takes the delay away.',
       fields: [field('delay', 'Seconds', { type: 'number', min: 0, max: 86_400, step: '0.1', value: host.delay_ms / 1000, required: true })],
       run: ({ delay }) => send('POST', 'host', { parameters: { url: `${host.origin}/`, delay_ms: Math.round(Number(delay) * 1000) } }) }),
+    linkButton(page, { kind: 'host', name: host.origin, label: 'Link for its operator', title: `A link for the operator of ${name}`,
+      says: `Whoever has the link sees our requests to ${name} and its robots.txt as we read it, without a token and nothing else, until the link is over. A single link cannot be taken back.` }),
     host.stopped
       ? page.actions.button({ label: 'Take it off the stop list', status: page.status, title: `Ask ${name} again`, says: `Takes ${name} off the stop list. Its queued URLs are fetched again, as politely as before.`, run: () => stopList.remove(name), done: again })
       : page.actions.button({ label: 'Never ask it again', kind: 'danger', status: page.status, title: `Stop ${name}`, done: again,
@@ -78,38 +80,6 @@ function robots(said) {
     ['Crawl-delay', said.crawl_delay_ms ? lasting(said.crawl_delay_ms / 1000) : 'none asked for'], ['fetched', said.fetched ? time(said.fetched) : 'not yet'],
     ['valid until', said.expires ? time(said.expires) : ''], ['unreadable', said.unread ? [pill('warn', 'everything is forbidden'), ' ', foreign(said.unread, 200)] : ''], ['since', said.unread_since ? ago(said.unread_since) : '']);
 }
-
-/** Each request as a tick; below each pair, the gap that was promised as a line. A tick too early is thick and marked. */
-function picture(requests, pages, early) {
-  if (!requests.length) return empty('The log has no request of this host.');
-  const shown = requests.slice(0, TICKS).reverse();
-  const [first, last] = [shown[0].at_ms, shown.at(-1).at_ms + Math.max(...shown.map((request) => request.took_ms ?? 0)) + 1];
-  const [width, left, right] = [1100, 10, 1090];
-  const x = (ms) => left + ((ms - first) / Math.max(1, last - first)) * (right - left);
-  const tightest = pages.reduce((least, request) => (request.gap_ms / request.promised_ms < least ? request.gap_ms / request.promised_ms : least), Infinity);
-  const words = pages.length
-    ? `${full(pages.length)} gaps, from the end of one request to the start of the next. ${early ? `${early} were shorter than promised.` : 'None was shorter than promised.'} The tightest is ${full(tightest, 2)} times the promise.`
-    : 'There is only one request, so there is no gap.';
-  const drawing = s('svg', { viewBox: `0 0 ${width} 120`, class: 'plot', role: 'img', 'aria-label': `Requests as ticks. ${words}` },
-    s('path', { class: 'ax', d: `M${left} 50H${right}` }), shown.map((request, index) => tick(request, shown[index - 1], x)),
-    s('text', { x: left, y: 114 }, `${clock(first)} UTC`), s('text', { x: right, y: 114, 'text-anchor': 'end' }, `${clock(last)} UTC`));
-  return [scroller('Requests against the promised gap', h('div', { class: 'wide' }, drawing)),
-    h('ul', { class: 'legend' }, h('li', {}, '┃ a request'), h('li', {}, '┆ a request that failed'), h('li', {}, '└─ the rest that was promised before the next one'), early ? h('li', {}, '▲ sooner than promised') : null),
-    h('p', { class: early ? 'note bad' : 'words' }, words, requests.length > TICKS ? ` The picture has the last ${TICKS} requests.` : '')];
-}
-
-function tick(request, before, x) {
-  const at = x(request.at_ms);
-  const isEarly = request.gap_ms !== undefined && request.gap_ms < request.promised_ms;
-  const failed = isFailed(request);
-  const end = before ? x(before.at_ms + (before.took_ms ?? 0)) : 0;
-  const until = before ? x(before.at_ms + (before.took_ms ?? 0) + request.promised_ms) : 0;
-  return [before && request.gap_ms !== undefined ? s('path', { class: 'promise', d: `M${end} 72V78H${Math.min(until, 1090)}` }) : null,
-    s('path', { class: `tick ${failed ? 'failed' : ''} ${isEarly ? 'early' : ''}`, d: `M${at} 32V68` }, s('title', {}, `${clock(request.at_ms)}: ${visible(request.outcome, 60)} ${request.status ?? ''}, took ${full(request.took_ms)} ms${request.gap_ms === undefined ? '' : `, ${full(request.gap_ms)} ms after the one before (${full(request.promised_ms)} ms promised)`}`)),
-    isEarly ? s('text', { x: at, y: 24, 'text-anchor': 'middle', class: 'strong' }, '▲') : null];
-}
-
-const isFailed = (request) => request.outcome !== 'ok' && !['redirect', 'not-modified', 'cut-length', 'multiple-choices'].includes(request.outcome);
 
 /** Time to answer of each request, in order. */
 function answers(requests) {

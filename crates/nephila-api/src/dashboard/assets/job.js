@@ -5,6 +5,7 @@ import { send } from './api.js';
 import { crawled, foreign, h, route, visible } from './dom.js';
 import { ago, bytes, full, num, time } from './format.js';
 import { addButton, jobButtons } from './jobs.js';
+import { linkButton } from './links.js';
 import { jobProgress, jobState } from './overview.js';
 import { bar, card, facts, heading, pill } from './parts.js';
 import { local, table } from './table.js';
@@ -36,7 +37,8 @@ function view(page, said, test, state, redraw, again) {
   const row = { ...job, progress: said.progress };
   return [
     heading(['Job ', foreign(job.name, 80), ' ', jobState(row)], num(said.progress?.pages, 'job:progress.pages'), ' pages, ', num(said.progress?.left, 'job:progress.left'), ' URLs left, ', bytes(said.progress?.bytes, 'job:progress.bytes'), ' received'),
-    h('p', { class: 'buttons w12' }, jobButtons(page, job, again), addButton(page, job.name, again), h('span', { class: 'dim' }, page.actions.refusal(page.status))),
+    h('p', { class: 'buttons w12' }, jobButtons(page, job, again), addButton(page, job.name, again), linkButton(page, { kind: 'job', name: job.name, label: 'Public link', title: `A public link to the job ${job.name}`,
+      says: 'Whoever has the link sees how far the job is, without a token, and nothing of its sites, until the link is over. A single link cannot be taken back.' }), h('span', { class: 'dim' }, page.actions.refusal(page.status))),
     card(6, 'Job', null, jobProgress(row), facts(
       ['scope', KINDS[job.scope?.kind] ?? foreign(job.scope?.kind ?? '–'), job.scope?.extra_hops ? `, and ${job.scope.extra_hops} links beyond` : ''],
       ['depth', job.scope?.depth_max === 255 ? 'no limit' : `at most ${full(job.scope?.depth_max)} links from a seed`],

@@ -166,7 +166,9 @@ fn a_url_that_waits_knows_how_many_come_before_it() {
             _ => ahead.push(explained.ahead.expect("it waits")),
         }
         assert_eq!(explained.ready_in, Some(950));
-        let robots = RobotsView { group: Group::Everybody, rules: 1, bytes: 27, notes: Vec::new() };
+        assert_eq!(explained.rest_ms, Some(1_000));
+        let lines = vec![(2, "Disallow: /x".into())];
+        let robots = RobotsView { group: Group::Everybody, rules: 1, lines, bytes: 27, notes: Vec::new() };
         assert_eq!(explained.robots, Some(robots));
     }
     ahead.sort_unstable();

@@ -84,6 +84,33 @@ async fn every_node_tells_the_same_about_the_whole_crawl() {
     let tested = world.post(1, "scope/test", &test.to_string()).json();
     assert_eq!((&tested[0]["verdict"], &tested[1]["verdict"]), (&"in".into(), &"out".into()), "{tested}");
 
+    // Links that one node makes open at all others, and show the requests of all nodes.
+    let link = |kind: &str, name: &str| {
+        let made = world.tell(0, &["link", kind, name, "--for", "1h"]);
+        assert!(made.status.success(), "{}", text(&made));
+        let url = String::from_utf8(made.stdout).unwrap();
+        let path = url.trim().strip_prefix(&format!("http://{}", world.nodes[0].address)).unwrap().to_owned();
+        path.replacen("/public/", "/public/v1/", 1)
+    };
+    let (of_host, of_job) = (link("host", origin), link("job", "press"));
+    for node in 0..3 {
+        let shown = world.request(node, "GET", &of_host, &[], "").unwrap().json();
+        let total = timeline["requests"].as_array().unwrap().len();
+        assert_eq!((&shown["requests_total"], &shown["violations"]), (&total.into(), &0.into()), "{shown}");
+        assert_eq!(shown["requests"].as_array().unwrap().len(), total.min(100), "{shown}");
+        let waiting = busiest["queued"].as_u64().unwrap() + busiest["later"].as_u64().unwrap();
+        assert_eq!(shown["sites"][0]["queued"], waiting, "{shown}");
+        let shown = world.request(node, "GET", &of_job, &[], "").unwrap().json();
+        assert_eq!((&shown["job"], &shown["state"]), (&"press".into(), &"paused".into()), "{shown}");
+        let ended = ["ok", "redirect", "missing", "refused", "failed"].map(|class| &shown["ended_as"][class]);
+        let done = ["ok", "redirect", "missing", "refused", "failed"].map(|class| &said[0]["done"][class]);
+        assert_eq!(ended, done, "{shown}");
+    }
+    let strange = of_host.replace("&key=", "&key=A");
+    assert_eq!(world.request(1, "GET", &strange, &[], "").unwrap().status, 404);
+    let bare = of_host.split_once('?').unwrap().0;
+    assert_eq!(world.request(1, "GET", bare, &[], "").unwrap().status, 404);
+
     // A node that is dead is named within seconds, and the others answer for themselves.
     let dead = world.nodes.remove(2);
     let name = dead.name.clone();
