@@ -49,7 +49,8 @@ const PACKAGE: &str = "prometheus";
 
 /// Sections of `docs/metrics.md` with the families of every process, and with those of some.
 const OF_ALL: &str = "Of every process";
-const OF_SOME: [&str; 2] = ["Of a node in a cluster alone", "With remote spiders alone"];
+const OF_SOME: [&str; 3] =
+    ["Of a node in a cluster alone", "With remote spiders alone", "With webhooks alone"];
 /// A family that is missing on file systems that do not say.
 const OPTIONAL: &str = "nephila_store_disk_free_bytes";
 
@@ -332,7 +333,7 @@ mod tests {
     fn alerts_dashboard_runbooks_and_the_page_of_metrics_fit_together() {
         let texts = Texts::read().unwrap();
         assert_eq!(texts.faults(), Vec::<String>::new());
-        assert_eq!(alerts(&texts.alerts).len(), 7);
+        assert_eq!(alerts(&texts.alerts).len(), 8);
         assert!(queries(&texts.dashboard).unwrap().len() > 30, "the dashboard has queries");
         let documented = documented(&texts.metrics);
         assert!(documented[OF_ALL].len() > 30, "{documented:?}");

@@ -26,7 +26,8 @@ pub const BLOCKED_PAGES_MIN: u64 = 50;
 /// An active fault.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct AlarmSaid {
-    /// Name of the fault: `disk`, `disk-full-soon`, `objects`, `lease`, `blocked`, `stalled`, `cluster`.
+    /// Name of the fault: `disk`, `disk-full-soon`, `objects`, `lease`, `blocked`, `stalled`, `webhooks`,
+    /// `cluster`.
     pub name: String,
     /// The fault in a sentence: what happens, and what to do.
     pub text: String,
@@ -45,6 +46,8 @@ pub(super) struct Seen<'a> {
     pub(super) pages_last_minute: Option<u64>,
     /// Seconds until the disk is full.
     pub(super) full_in_s: Option<u64>,
+    /// Webhooks that have failed for long, each in a sentence.
+    pub(super) webhooks: Vec<String>,
 }
 
 /// The active faults: name and sentence.
@@ -79,6 +82,9 @@ pub(super) fn active(seen: &Seen<'_>) -> Vec<(&'static str, String)> {
     if may && facts.hosts.ready > 0 && facts.hosts.fetching == 0 && seen.pages_last_minute == Some(0) {
         let hosts = count(facts.hosts.ready);
         all.push(("stalled", format!("{hosts} hosts are ready, and nothing was fetched for a minute")));
+    }
+    if !seen.webhooks.is_empty() {
+        all.push(("webhooks", seen.webhooks.join("; ")));
     }
     all
 }
@@ -170,6 +176,14 @@ mod tests {
         assert_eq!(names(&Seen { pages_last_minute: None, ..seen.clone() }), [""; 0], "it has just begun");
         let paused = Facts { jobs_running: 0, jobs_halted: 1, ..ready.clone() };
         assert_eq!(names(&Seen { facts: Some(&paused), ..seen }), [""; 0]);
+    }
+
+    #[test]
+    fn webhooks_that_fail_for_long_are_one_alarm() {
+        let facts = facts();
+        let webhooks = vec!["a has failed".to_owned(), "b is gone".to_owned()];
+        let said = active(&Seen { facts: Some(&facts), webhooks, ..Seen::default() });
+        assert_eq!(said, [("webhooks", "a has failed; b is gone".to_owned())]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::public::{LinkSecret, Public};
 use super::ready::Waiters;
 use super::scope::Scopes;
 use super::views::Added;
+use super::webhooks::Webhooks;
 use nephila_engine::clock::Clock;
 use nephila_engine::crawl::adding::AddLine;
 use nephila_engine::crawl::jobs::Jobs;
@@ -92,6 +93,14 @@ impl Questions {
     pub fn with_crawl(mut self, crawl: &Arc<Shared>) -> Questions {
         self.crawl = Arc::downgrade(crawl);
         self.is_begun = AtomicBool::new(false);
+        self
+    }
+
+    /// Sets the webhooks of the crawl, for status and metrics.
+    pub fn with_webhooks(self, webhooks: &Webhooks) -> Questions {
+        if let Some(monitor) = &self.monitor {
+            monitor.set_webhooks(webhooks.seen());
+        }
         self
     }
 

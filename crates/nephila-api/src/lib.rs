@@ -71,6 +71,7 @@ pub mod tls;
 mod tokens;
 pub mod views;
 pub mod web;
+pub mod webhooks;
 pub mod whole_page;
 
 use std::io;

@@ -3,7 +3,7 @@
 //! Names, types and labels are a contract: see `docs/metrics.md`. This file has the format, `families` the metrics of a
 //! crawl.
 //!
-//! Invariants: each family appears once, with help text and type; labels are from closed sets and the names of jobs,
+//! Invariants: each family appears once, with help text and type; labels are from closed sets and the names of jobs and webhooks,
 //! never a host or a URL; counters start at zero with the process (on a node: with its session) and only grow.
 
 mod families;
@@ -15,7 +15,7 @@ use nephila_core::histogram::Buckets;
 
 use super::problem::{HttpAnswer, reply};
 
-pub use families::{of_cache, of_crawl};
+pub use families::{of_cache, of_crawl, of_webhooks};
 
 /// Content type of the Prometheus text format.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -9,7 +9,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -35,6 +35,7 @@ use super::log_view::{self, Filter, LogPart, LogWanted};
 use super::politeness::{self, PolitenessSaid};
 use super::sampler::{Counters, Gauges, SAMPLE_MS, Sampler};
 use super::status::{DiskSaid, DoneSaid, FrontierSaid, HostsSaid, SlotsSaid, StatusPart, StatusSaid};
+use super::webhooks;
 
 /// Maximum age of a status.
 pub const STATUS_AGE: Duration = Duration::from_millis(900);
@@ -96,6 +97,8 @@ pub struct Monitor {
     polite: Fresh<PolitenessSaid>,
     archive: Arc<ArchiveCounts>,
     reads: Semaphore,
+    /// The webhooks of the process; unset without any.
+    webhooks: OnceLock<Arc<[Arc<webhooks::Seen>]>>,
     /// Held while the state of a job changes.
     pub(super) changing: tokio::sync::Mutex<()>,
 }
@@ -128,8 +131,19 @@ impl Monitor {
             polite: Fresh::default(),
             archive: Arc::default(),
             reads: Semaphore::new(READS_MAX),
+            webhooks: OnceLock::new(),
             changing: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Sets the webhooks of the process, once.
+    pub(super) fn set_webhooks(&self, webhooks: Arc<[Arc<webhooks::Seen>]>) {
+        _ = self.webhooks.set(webhooks);
+    }
+
+    /// What is known about the webhooks of the process.
+    pub fn webhooks(&self) -> &[Arc<webhooks::Seen>] {
+        self.webhooks.get().map_or(&[], |webhooks| webhooks)
     }
 
     fn sampler(&self) -> MutexGuard<'_, Sampler> {
@@ -253,6 +267,7 @@ impl Monitor {
             jobs: self.jobs(shared, &stats),
             disk,
             alarms: self.alarms(&facts, disk.full_in_s, now),
+            webhooks: self.webhooks().iter().map(|webhook| webhook.said(now.wall)).collect(),
             ..self.head(now)
         };
         Ok(StatusPart { status, facts })
@@ -275,7 +290,9 @@ impl Monitor {
             (sampler.lately(now, alarms::LATELY_S).0, sampler.lately(now, STALLED_S).0.pages())
         };
         let pages_last_minute = (now.mono >= STALLED_S * 1_000).then_some(last_minute);
-        let active = alarms::active(&Seen { facts: Some(facts), lately, pages_last_minute, full_in_s });
+        let webhooks = self.webhooks().iter().filter_map(|webhook| webhook.trouble(now.wall)).collect();
+        let active =
+            alarms::active(&Seen { facts: Some(facts), lately, pages_last_minute, full_in_s, webhooks });
         self.since.lock().unwrap_or_else(PoisonError::into_inner).note(active, now.wall)
     }
 

@@ -163,7 +163,11 @@ impl Questions {
         let crawl = self.crawl.upgrade();
         let families = metrics::of_crawl(&self.handle, crawl.as_deref()).await?;
         let cache = self.archive.as_ref().map(|archive| metrics::of_cache(archive.cache_counts()));
-        let more = cache.into_iter().chain([ROUTES.times()]);
+        let webhooks = self
+            .monitor
+            .iter()
+            .flat_map(|monitor| metrics::of_webhooks(monitor.webhooks(), self.clock.now().wall));
+        let more = cache.into_iter().chain([ROUTES.times()]).chain(webhooks);
         Ok(metrics::answer("single", families.into_iter().chain(more).collect()))
     }
 

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::alarms::{AlarmSaid, in_words};
 use super::jobs::JobRow;
 use super::sampler::Rates;
+use super::webhooks::WebhookSaid;
 
 /// Maximum number of alarms in an answer.
 const ALARMS_MAX: usize = 100;
@@ -60,6 +61,9 @@ pub struct StatusSaid {
     pub alarms: Vec<AlarmSaid>,
     /// The jobs with their progress.
     pub jobs: Vec<JobRow>,
+    /// The webhooks of a crawl on one machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub webhooks: Vec<WebhookSaid>,
     /// Seconds until the queue is empty, at the rate of the last minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_in_s: Option<u64>,

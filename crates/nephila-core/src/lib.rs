@@ -30,7 +30,8 @@
 //! waits for a retry, or gets a time for the next visit ([`recrawl`]).
 //!
 //! With several nodes, [`cluster`] decides which node owns which partition (leases, epochs, fencing), routes links to
-//! the partitions of other nodes, and grants each slot to one node at a time.
+//! the partitions of other nodes, and grants each slot to one node at a time. [`webhook`] decides when events are sent
+//! to a program of the operator.
 //!
 //! The rest are tools: [`time`] (timestamps and clocks as values), [`codec`] (durable bytes), [`text`] (untrusted text
 //! made safe to show) and [`planted`] (bugs that tests switch on).
@@ -76,3 +77,4 @@ pub mod time;
 pub mod trap;
 pub mod url;
 pub mod want;
+pub mod webhook;

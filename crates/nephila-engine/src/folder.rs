@@ -13,6 +13,7 @@
 //! DIR/feeds.opml                   the feeds that are followed
 //! DIR/links.key                    the secret of links to public pages (`nephila link`)
 //! DIR/stops.json                   stopped hosts, domains and so on (`nephila stop`)
+//! DIR/webhooks/NAME.json           up to where events were delivered to a webhook
 //! DIR/doors.txt                    hosts and ports that were typed, and so are permitted although private
 //! DIR/node.json                    instead of job.json: node and cluster that use this folder
 //! DIR/settings.toml                settings of the last run
@@ -31,6 +32,7 @@ mod links;
 mod more;
 mod papers;
 mod plan;
+mod webhooks;
 
 use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};

@@ -177,6 +177,10 @@ impl Builder {
         if temporary.is_some() {
             self.settings.crawl.state = StateKind::Memory;
         }
+        anyhow::ensure!(
+            self.settings.webhooks.is_empty(),
+            "[[webhooks]] are sent by `nephila crawl` and `nephila serve`: use `Builder::observe`, or follow `nephila log --events`"
+        );
         folder.check_papers(false)?;
         let plan = self.plan(&folder)?;
         let _lock = folder.lock()?;

@@ -27,6 +27,7 @@ pub const OURS: &[&str] = &[
     "jobs.json",
     "links.key",
     "stops.json",
+    "webhooks",
 ];
 /// Permission bits of group and others.
 const OF_OTHERS: u32 = 0o077;

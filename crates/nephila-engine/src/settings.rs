@@ -16,6 +16,7 @@ mod print;
 mod secrets;
 mod spiders;
 mod tables;
+mod webhook;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,6 +42,7 @@ pub(crate) use secrets::missing as missing_secret;
 pub(crate) use spiders::TICKET_MARGIN;
 pub use spiders::{Allow, Dialect, Spiders};
 pub use tables::Tables;
+pub use webhook::{WEBHOOKS_MAX, Webhook, WebhookFrom};
 
 /// All settings.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -86,6 +88,8 @@ pub struct Settings {
     pub log: Log,
     /// User names and passwords for sites.
     pub credentials: Vec<Credential>,
+    /// Programs of the operator to which events are sent.
+    pub webhooks: Vec<Webhook>,
     /// Where the settings come from.
     #[serde(skip)]
     pub origins: Origins,
@@ -388,6 +392,8 @@ pub enum StateKind {
 fn check(settings: &Settings) -> Result<(), String> {
     settings.identity.check()?;
     credential::check(&settings.credentials)?;
+    let cluster = (!settings.cluster.servers.is_empty()).then_some(&*settings.cluster.name);
+    webhook::check(&settings.webhooks, cluster)?;
     if settings.frontier.host_connections == 0 || settings.frontier.slot_connections == 0 {
         return Err("frontier.host_connections and slot_connections must be at least 1".into());
     }

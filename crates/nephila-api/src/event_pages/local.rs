@@ -16,7 +16,7 @@ use anyhow::Context;
 use nephila_core::event::{self, Event};
 use nephila_store::journal::{Follow, Step};
 
-use super::{From, PAGE_BYTES, Page, READ_BYTES_MAX, READ_TIME_MAX, Wanted};
+use super::{Bounds, From, Page, READ_TIME_MAX, Wanted};
 use nephila_engine::folder::Folder;
 use nephila_engine::settings::usage;
 
@@ -87,24 +87,30 @@ impl Local {
 
     /// Reads the next page of events, possibly empty.
     pub fn read(&mut self, wanted: &Wanted) -> anyhow::Result<Page> {
-        self.read_up_to(wanted, READ_BYTES_MAX)
+        self.read_within(wanted, Bounds::default())
     }
 
-    /// Like [`Local::read`], reading about `bytes_max` bytes of groups.
-    fn read_up_to(&mut self, wanted: &Wanted, bytes_max: usize) -> anyhow::Result<Page> {
+    /// Like [`Local::read`], with other limits.
+    pub fn read_within(&mut self, wanted: &Wanted, bounds: Bounds) -> anyhow::Result<Page> {
         // They are made one after the other when a crawl begins.
         self.find_parts()?;
         let mut page = Page::default();
-        let (began, mut read) = (Instant::now(), 0);
+        let (began, mut read, mut counted, mut events) = (Instant::now(), 0, 0, 0);
         let count = self.parts.len();
         'parts: for _ in 0..count {
             let turn = self.turn % count;
             while let Some(bytes) = self.parts[turn].next(wanted, &mut self.places, &mut page)? {
                 read += bytes;
-                let is_enough =
-                    page.lines.len() >= PAGE_BYTES || read >= bytes_max || began.elapsed() >= READ_TIME_MAX;
+                events += page.lines[counted..].iter().filter(|byte| **byte == b'\n').count();
+                counted = page.lines.len();
+                let is_enough = page.lines.len() >= bounds.bytes
+                    || events >= bounds.events
+                    || read >= bounds.read_bytes
+                    || began.elapsed() >= READ_TIME_MAX;
                 // Only a new group changes the position, so that the client makes progress.
                 if bytes > 0 && is_enough {
+                    // A busy partition does not hold back the others.
+                    self.turn = turn + 1;
                     break 'parts;
                 }
             }
@@ -284,6 +290,28 @@ mod tests {
     }
 
     #[test]
+    fn a_page_of_few_events_takes_turns_among_the_partitions() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut crawl = Crawl::new(dir.path());
+        (0..9).for_each(|number| crawl.happen(0, number));
+        (1..3).for_each(|partition| crawl.happen(partition, 1));
+        let mut local = Local::open(&crawl.folder, From::Beginning).unwrap();
+        let bounds = Bounds { events: 3, ..Bounds::default() };
+        let (mut pages, mut position) = (Vec::new(), String::new());
+        loop {
+            let page = local.read_within(&Wanted::default(), bounds).unwrap();
+            if !page.moved {
+                break;
+            }
+            pages.push(page.lines.iter().filter(|byte| **byte == b'\n').count());
+            position = page.position;
+        }
+        // Three of the first, one each of the others and one more of the first, and so on.
+        assert_eq!(pages, [3, 3, 3, 2]);
+        assert_eq!(crawl.read(&mut Local::open(&crawl.folder, From::parse(&position)).unwrap()).0, []);
+    }
+
+    #[test]
     fn from_the_end_there_is_only_what_happens_then() {
         let dir = tempfile::tempdir().unwrap();
         let mut crawl = Crawl::new(dir.path());
@@ -353,7 +381,7 @@ mod tests {
         loop {
             // Over HTTP, each request may get another reader.
             let mut local = Local::open(&crawl.folder, From::parse(&position)).unwrap();
-            let page = local.read_up_to(&jobs, 1).unwrap();
+            let page = local.read_within(&jobs, Bounds { read_bytes: 1, ..Bounds::default() }).unwrap();
             assert!(page.lines.is_empty());
             if page.position == position {
                 break;

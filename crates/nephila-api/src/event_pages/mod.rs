@@ -35,6 +35,23 @@ pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
 /// Polling interval while waiting.
 pub const LOOK: Duration = Duration::from_millis(200);
 
+/// Limits of a page. The group that exceeds one of them is the last one.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Number of events.
+    pub events: usize,
+    /// Bytes of events.
+    pub bytes: usize,
+    /// Bytes of groups read, matching or not.
+    pub read_bytes: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds { events: usize::MAX, bytes: PAGE_BYTES, read_bytes: READ_BYTES_MAX }
+    }
+}
+
 /// Start position of a reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum From {

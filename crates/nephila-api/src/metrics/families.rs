@@ -1,9 +1,11 @@
 //! The metric families of a crawl, from the counters of its stages.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use nephila_core::frontier::views::Standings;
 use nephila_core::job::JobId;
+use nephila_core::time::Timestamp;
 use nephila_engine::crawl::shared::Shared;
 use nephila_engine::crawl::stage::{FetchMeasured, RemoteUrls};
 use nephila_engine::crawl::work::is_page;
@@ -12,11 +14,63 @@ use nephila_engine::worker::{Handle, Stats, Stopped};
 use nephila_spider::Connections;
 
 use super::{Family, Sample, by, counter, gauge, histogram, histograms};
+use crate::webhooks;
 
 /// Captures that clients read, by where they came from: [`crate::captures::Archive::cache_counts`].
 pub fn of_cache([hits, misses]: [u64; 2]) -> Family {
     let help = "Captures that clients read: hit from memory, miss from the archive.";
     by("counter", ("nephila_api_cache_reads_total", "result"), help, [("hit", hits), ("miss", misses)])
+}
+
+/// The metric families of the webhooks; none without a webhook.
+pub fn of_webhooks(webhooks: &[Arc<webhooks::Seen>], now: Timestamp) -> Vec<Family> {
+    if webhooks.is_empty() {
+        return Vec::new();
+    }
+    let of = |name, kind, help, value: fn(&webhooks::Seen, Timestamp) -> u64| {
+        let sample = |webhook: &Arc<webhooks::Seen>| {
+            Sample::new(format!("{{webhook=\"{}\"}}", webhook.name()), value(webhook, now))
+        };
+        Family { name, kind, help, samples: webhooks.iter().map(sample).collect() }
+    };
+    let deliveries = webhooks.iter().flat_map(|webhook| {
+        let sample = |(result, number)| {
+            Sample::new(format!("{{webhook=\"{}\",result=\"{result}\"}}", webhook.name()), number)
+        };
+        webhook.deliveries().map(sample)
+    });
+    vec![
+        Family {
+            name: "nephila_webhook_deliveries_total",
+            kind: "counter",
+            help: "Deliveries to webhooks that ended, by result.",
+            samples: deliveries.collect(),
+        },
+        of(
+            "nephila_webhook_events_total",
+            "counter",
+            "Events that the receiver of a webhook has accepted.",
+            |webhook, _| webhook.events(),
+        ),
+        of(
+            "nephila_webhook_lag_seconds",
+            "gauge",
+            "Age of the oldest event that was read for a webhook and is not accepted.",
+            webhooks::Seen::lag_s,
+        ),
+        of(
+            "nephila_webhook_failing_seconds",
+            "gauge",
+            "Time for which every attempt of a webhook failed; 0 after a success.",
+            webhooks::Seen::failing_s,
+        ),
+        of(
+            "nephila_webhook_gone",
+            "gauge",
+            "Whether the receiver of a webhook said that its URL is gone (410).",
+            |webhook, _| u64::from(webhook.is_gone()),
+        ),
+    ]
 }
 
 /// The metric families of the frontier and of its log.

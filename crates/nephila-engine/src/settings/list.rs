@@ -54,6 +54,20 @@ pub fn list(settings: &Settings) -> anyhow::Result<Vec<ListedSetting>> {
             help: "User name for a site; the password is not shown.".into(),
         });
     }
+    for webhook in &settings.webhooks {
+        // The path of a URL may be a secret to whoever made it.
+        let to = webhook.parsed().map(|url| url.origin().ascii_serialization()).unwrap_or_default();
+        let kinds = if webhook.kinds.is_empty() { "all kinds".to_owned() } else { webhook.kinds.join(", ") };
+        all.push(ListedSetting {
+            key: format!("webhooks.{}", webhook.name),
+            value: Some(Value::String(format!("{kinds} to {to}"))),
+            default: None,
+            origin: settings.origins.of("webhooks", get(&real, "webhooks"), None),
+            secret: false,
+            help: "Program to which events are sent; the path of the URL and the secret are not shown."
+                .into(),
+        });
+    }
     Ok(all)
 }
 

@@ -61,7 +61,9 @@ pub fn page(settings: &Settings) -> anyhow::Result<String> {
             }
         }
     }
-    credentials(&mut page, &table)?;
+    for array in [&CREDENTIALS, &WEBHOOKS] {
+        array.write(&mut page, &table)?;
+    }
     Ok(page)
 }
 
@@ -80,32 +82,59 @@ pub(super) fn documented() -> anyhow::Result<Vec<(String, Vec<String>)>> {
     Ok(all)
 }
 
-/// Formats the credentials: one table for each, or one as an example.
-fn credentials(page: &mut String, table: &toml::Table) -> anyhow::Result<()> {
-    let docs = fields(include_str!("credential.rs"), "Credential").context("Credential in the sources")?;
-    writeln!(
-        page,
-        "\n# Names and passwords for sites, as many [[credentials]] as there are origins that want them."
-    )?;
-    for (field, docs) in &docs {
-        writeln!(page, "# {field}: {}", docs.join("\n#     "))?;
-    }
-    let all = table.get("credentials").and_then(toml::Value::as_array);
-    let Some(all) = all.filter(|all| !all.is_empty()) else {
-        return Ok(writeln!(
-            page,
-            "# [[credentials]]\n# origin = \"https://intranet.example.org\"\n# user = \"me\"\n\
-             # password_file = \"/run/secrets/intranet\"\n# scheme = \"basic\""
-        )?);
-    };
-    for one in all.iter().filter_map(toml::Value::as_table) {
-        writeln!(page, "[[credentials]]")?;
-        for (field, value) in docs.iter().filter_map(|(field, _)| Some((field, one.get(field)?))) {
-            writeln!(page, "{field} = {value}")?;
+/// Tables of which a file has any number.
+struct Array {
+    key: &'static str,
+    about: &'static str,
+    source: &'static str,
+    name: &'static str,
+    /// Lines of an example, for a file that has none.
+    example: &'static str,
+}
+
+const CREDENTIALS: Array = Array {
+    key: "credentials",
+    about: "Names and passwords for sites, as many [[credentials]] as there are origins that want them.",
+    source: include_str!("credential.rs"),
+    name: "Credential",
+    example: "# origin = \"https://intranet.example.org\"\n# user = \"me\"\n\
+              # password_file = \"/run/secrets/intranet\"\n# scheme = \"basic\"",
+};
+
+const WEBHOOKS: Array = Array {
+    key: "webhooks",
+    about: "Programs of yours to which the events of a crawl on one machine are sent, each with a [[webhooks]] \
+            (docs/webhooks.md).",
+    source: include_str!("webhook.rs"),
+    name: "Webhook",
+    example: "# name = \"mine\"\n# url = \"https://hooks.example.org/crawl\"\n\
+              # kinds = [\"story\", \"changed\", \"failed\", \"job\"]\n\
+              # secret_file = \"/run/secrets/webhook\"\n# from = \"beginning\"\n# events_max = 100\n\
+              # bytes_max = 262144\n# timeout = \"15s\"\n# allow_http = false\n# ca_file = \"\"",
+};
+
+impl Array {
+    /// Formats the tables, or one as an example.
+    fn write(&self, page: &mut String, table: &toml::Table) -> anyhow::Result<()> {
+        let Array { key, about, source, name, example } = self;
+        let docs = fields(source, name).with_context(|| format!("{name} in the sources"))?;
+        writeln!(page, "\n# {about}")?;
+        for (field, docs) in &docs {
+            writeln!(page, "# {field}: {}", docs.join("\n#     "))?;
         }
-        writeln!(page)?;
+        let all = table.get(*key).and_then(toml::Value::as_array);
+        let Some(all) = all.filter(|all| !all.is_empty()) else {
+            return Ok(writeln!(page, "# [[{key}]]\n{example}")?);
+        };
+        for one in all.iter().filter_map(toml::Value::as_table) {
+            writeln!(page, "[[{key}]]")?;
+            for (field, value) in docs.iter().filter_map(|(field, _)| Some((field, one.get(field)?))) {
+                writeln!(page, "{field} = {value}")?;
+            }
+            writeln!(page)?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The fields of a struct in order, each with the lines of its doc comment.

@@ -2,7 +2,8 @@
 //!
 //! A crawl folder keeps the settings of its last run, so that the same command continues the crawl, without the values
 //! of passwords and tokens. [`kept`] removes the secrets, and [`fill`] takes them from the settings file that would be
-//! read without a folder. Paths of files with passwords are no secrets, and are kept.
+//! read without a folder. Paths of files with passwords are no secrets, and are kept. `[[webhooks]]` of that file replace
+//! the kept ones of the same name.
 //!
 //! Invariant: no value that [`kept`] returns contains a password or a token.
 
@@ -53,11 +54,13 @@ pub(super) fn fill(table: &mut Table, other: &Table) {
             section.insert(key.to_owned(), secret);
         }
     }
-    let Some(Value::Array(others)) = other.get("credentials") else { return };
-    let credentials = table.entry("credentials").or_insert_with(|| Value::Array(Vec::new()));
-    if let Value::Array(credentials) = credentials {
-        credentials.retain(|kept| !others.iter().any(|other| other.get("origin") == kept.get("origin")));
-        credentials.extend(others.iter().cloned());
+    // A webhook that the operator adds or changes holds for crawls that began before.
+    for (array, key) in [("credentials", "origin"), ("webhooks", "name")] {
+        let Some(Value::Array(others)) = other.get(array) else { continue };
+        if let Value::Array(kept) = table.entry(array).or_insert_with(|| Value::Array(Vec::new())) {
+            kept.retain(|kept| !others.iter().any(|other| other.get(key) == kept.get(key)));
+            kept.extend(others.iter().cloned());
+        }
     }
 }
 
@@ -110,6 +113,23 @@ mod tests {
         fill(&mut table, &Table::try_from(&settings).unwrap());
         let filled: Settings = table.try_into().unwrap();
         assert_eq!(filled, settings);
+    }
+
+    #[test]
+    fn a_webhook_of_the_settings_file_replaces_the_kept_one_of_its_name() {
+        let webhooks = |list: &[(&str, &str)]| {
+            let table =
+                |(name, url): &(&str, &str)| format!("[[webhooks]]\nname = \"{name}\"\nurl = \"{url}\"\n");
+            list.iter().map(table).collect::<String>().parse::<Table>().unwrap()
+        };
+        let mut kept = webhooks(&[("a", "https://old.test/"), ("b", "https://b.test/")]);
+        fill(&mut kept, &webhooks(&[("a", "https://new.test/"), ("c", "https://c.test/")]));
+        assert_eq!(
+            kept,
+            webhooks(&[("b", "https://b.test/"), ("a", "https://new.test/"), ("c", "https://c.test/")])
+        );
+        fill(&mut kept, &Table::new());
+        assert_eq!(kept["webhooks"].as_array().map(Vec::len), Some(3));
     }
 
     #[test]

@@ -97,3 +97,24 @@ fn the_printed_file_gives_the_same_settings_back() {
     assert_eq!(back, Settings::default());
     assert!(page.contains("# Rest of a host (crawl delay) after a fetch ended"), "{page}");
 }
+
+#[test]
+fn webhooks_are_printed_and_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("nephila.toml");
+    let text = "[[webhooks]]\nname = \"mine\"\nurl = \"https://a.test/x?token=abc\"\nsecret_file = \"s\"\n\
+                kinds = []\nfrom = \"end\"\ntimeout = \"5s\"\n";
+    std::fs::write(&file, text).unwrap();
+    let settings = load(Some(&file), &[], None).unwrap();
+    let webhook = &settings.webhooks[0];
+    assert_eq!((webhook.from, webhook.timeout), (WebhookFrom::End, Duration::from_secs(5)));
+    assert_eq!((webhook.events_max, webhook.kinds.len()), (100, 0));
+    let page = print::page(&settings).unwrap();
+    let back: Settings = page.parse::<toml::Table>().unwrap().try_into().unwrap();
+    assert_eq!(back, settings, "{page}");
+    let listed = list(&settings).unwrap();
+    let listed = listed.iter().find(|setting| setting.key == "webhooks.mine").unwrap();
+    assert_eq!(listed.value, Some(toml::Value::String("all kinds to https://a.test".into())));
+    let wrong = load_set(&["webhooks=[{name=\"a\", url=\"https://a.test/\", secret=\"x\"}]"]).unwrap_err();
+    assert!(format!("{wrong:#}").contains("secret"), "{wrong:#}");
+}

@@ -12,6 +12,7 @@ use super::report::report;
 use super::resolved;
 use crate::cli::crawl::{CrawlArgs, HowArgs};
 use crate::cli::serve::ServeArgs;
+use nephila_api::webhooks::{FINISH_MAX, Webhooks};
 use nephila_api::{Questions, Server};
 use nephila_cluster::api::{Bound, CONNECTIONS_MAX, bind};
 use nephila_engine::crawl::ending::{self, End};
@@ -77,6 +78,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
     }
     let _lock = if args.mend { None } else { Some(folder.lock()?) };
     nephila_engine::private::tighten(folder.dir());
+    let webhooks = Webhooks::open(&settings, &folder)?;
     let doors = folder.open_doors(&typed)?;
     folder.set_plan(&plan)?;
     folder.set_settings(&settings)?;
@@ -113,9 +115,11 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
             .with_spider(spider)
             .with_media(nephila_cluster::media::reader(&shared.settings)?)
             .with_address(bound.as_ref().map(Bound::url))
+            .with_webhooks(&webhooks)
             .with_crawl(&shared);
         let questions = Arc::new(questions);
         let begun = questions.clone();
+        let sending = webhooks.start();
         let _sampling = questions.sample();
         let _server = Server::start(&shared.folder, questions.clone());
         // Before the first answer: whoever reads it may send a signal at once.
@@ -159,6 +163,10 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         if !matches!(end, End::StoppedHard | End::Failed(_)) {
             ending::close(&shared, running.thread, log_thread).await?;
             tables.finish(&mut signals).await?;
+            tokio::select! {
+                () = sending.finish(FINISH_MAX) => {}
+                () = signals.next() => {}
+            }
         }
         report(&shared, &end, &left, args.quiet);
         end.exit(&left)

@@ -50,6 +50,8 @@ mod feeds;
 mod sources;
 // Events for other programs.
 mod events;
+// Events that are sent to programs of the operator.
+mod webhooks;
 // Pages that are visited again, and the text of stories.
 mod recrawl;
 // How much of a machine a crawl takes.

@@ -67,6 +67,7 @@ function view(page, status, charts, hosts) {
     card(6, 'Frontier', 'last 60 minutes, logarithmic', charts.frontier.slot()),
     card(4, 'So far', null, done(status)),
     card(8, 'Hosts with most URLs', h('a', { href: route('hosts', { sort: 'queued' }) }, 'all hosts'), backlog(hosts)),
+    status.webhooks?.length ? card(12, 'Webhooks', null, webhooks(status)) : null,
     status.nodes ? card(12, 'Nodes', h('a', { href: route('cluster') }, 'the cluster'), nodes(status)) : null,
   ];
 }
@@ -149,6 +150,16 @@ function backlog(hosts) {
     { key: 'done', label: 'done', number: true, cell: (row) => num(row.done) },
     { key: 'next', label: 'next request', cell: (row) => nextRequest(row) },
     { key: 'state', label: 'state', cell: (row) => hostState(row) }] });
+}
+
+function webhooks(status) {
+  const look = { delivering: 'good', failing: 'warn', gone: 'bad' };
+  return table({ caption: 'Webhooks', rows: status.webhooks, key: (row) => row.name, columns: [
+    { key: 'name', label: 'webhook', cell: (row) => foreign(row.name, 40) },
+    { key: 'state', label: 'state', cell: (row) => [pill(look[row.state] ?? 'none', row.state), row.failing_since ? [' since ', ago(row.failing_since)] : null, row.error ? [' ', foreign(row.error, 200)] : null] },
+    { key: 'events', label: 'events accepted', number: true, cell: (row) => num(row.events) },
+    { key: 'failures', label: 'failures', number: true, cell: (row) => num(row.failures) },
+    { key: 'lag', label: 'seconds behind', number: true, cell: (row) => num(row.lag_s) }] });
 }
 
 function nodes(status) {
