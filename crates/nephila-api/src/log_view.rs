@@ -89,6 +89,9 @@ pub struct LogLine {
     /// Target of a redirect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirect: Option<String>,
+    /// Id of the ticket's trace, if the ticket is traced (`[traces]`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// Further details, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
@@ -129,6 +132,7 @@ impl LogLine {
             mime: cut(line.mime),
             title: cut(line.title),
             redirect: line.redirect,
+            trace: line.trace,
             detail: cut(line.detail),
             node: String::new(),
         }

@@ -187,7 +187,9 @@ impl Session {
     /// Ends a session whose partitions are all handed over.
     pub(crate) async fn end(self) -> anyhow::Result<()> {
         self.shared.handle.stop().await?;
+        let traces = self.shared.traces.clone();
         self.end_now().await;
+        traces.flush().await;
         Ok(())
     }
 }

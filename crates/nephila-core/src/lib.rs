@@ -34,7 +34,7 @@
 //! to a program of the operator.
 //!
 //! The rest are tools: [`time`] (timestamps and clocks as values), [`codec`] (durable bytes), [`text`] (untrusted text
-//! made safe to show) and [`planted`] (bugs that tests switch on).
+//! made safe to show), [`trace`] (tickets as OpenTelemetry traces) and [`planted`] (bugs that tests switch on).
 
 // Tests read golden files and measure time; the tested code does neither (see clippy.toml).
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
@@ -74,6 +74,7 @@ pub mod stop_list;
 pub mod store;
 pub mod text;
 pub mod time;
+pub mod trace;
 pub mod trap;
 pub mod url;
 pub mod want;

@@ -90,6 +90,8 @@ pub mod settings;
 #[doc(hidden)]
 pub mod stop_list;
 #[doc(hidden)]
+pub mod traces;
+#[doc(hidden)]
 pub mod wire;
 #[doc(hidden)]
 pub mod worker;

@@ -16,6 +16,7 @@ mod print;
 mod secrets;
 mod spiders;
 mod tables;
+mod traces;
 mod webhook;
 
 use std::path::PathBuf;
@@ -42,6 +43,7 @@ pub(crate) use secrets::missing as missing_secret;
 pub(crate) use spiders::TICKET_MARGIN;
 pub use spiders::{Allow, Dialect, Spiders};
 pub use tables::Tables;
+pub use traces::Traces;
 pub use webhook::{WEBHOOKS_MAX, Webhook, WebhookFrom};
 
 /// All settings.
@@ -86,6 +88,8 @@ pub struct Settings {
     pub api: Api,
     /// Messages on standard error.
     pub log: Log,
+    /// Traces of sampled tickets.
+    pub traces: Traces,
     /// User names and passwords for sites.
     pub credentials: Vec<Credential>,
     /// Programs of the operator to which events are sent.
@@ -427,6 +431,7 @@ fn check(settings: &Settings) -> Result<(), String> {
     let (total, ticket) = (settings.spider.total_timeout, settings.frontier.ticket_timeout);
     settings.spiders.check(total, ticket, !settings.cluster.servers.is_empty())?;
     settings.media.check(&settings.cluster)?;
+    settings.traces.check()?;
     settings.cluster.check()
 }
 

@@ -15,7 +15,7 @@ mod request;
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use http::header::{self, HeaderName, HeaderValue};
 use hyper::body::Incoming;
@@ -34,7 +34,7 @@ use crate::connection::{self, Connection};
 use crate::decoders::Decoders;
 use crate::dial::{Dialler, NotDialled};
 use crate::error::Hints;
-use crate::fetched::Fetched;
+use crate::fetched::{Fetched, Timings};
 use crate::pool::{Connections, Pool};
 use crate::proxy::Proxies;
 use crate::resolver::Resolver;
@@ -333,13 +333,14 @@ impl Inner {
         let proof = self.proof(request, now());
         let message = self.message(request, &proof, is_h2)?;
         let sent = Instant::now();
+        fetched.timings.starts.request = Some(self.after_begin(deadline, sent));
         fetched.requests += 1;
         let mut response = self.send(&mut connection, message, deadline).await.map_err(|mut failed| {
             failed.reused = fetched.reused;
             failed.h2 = is_h2;
             failed
         })?;
-        fetched.timings.head = Some(sent.elapsed());
+        self.note_head(&mut fetched.timings, &connection, sent, deadline);
         if !is_h2 && response.status().is_redirection() {
             for location in answer::locations_with_controls(connection.witness.seen().scan.head()) {
                 response.headers_mut().append(header::LOCATION, location);
@@ -349,6 +350,25 @@ impl Inner {
         let answer = answer::judge(asked, &request.url, response.status().as_u16(), response.headers());
         let wanted = wanted_signature(response.status().as_u16(), response.headers());
         Ok(Answered { connection, response, answer, asked, sent, proof, wanted })
+    }
+
+    /// Notes the times of the request and of the head, which has just ended.
+    fn note_head(&self, timings: &mut Timings, connection: &Connection, sent: Instant, deadline: Instant) {
+        let now = Instant::now();
+        timings.head = Some(now.saturating_duration_since(sent));
+        timings.starts.head_end = Some(self.after_begin(deadline, now));
+        if !connection.is_h2() {
+            // Frames of HTTP/2 come and go beside the request.
+            let (written, first_byte) = connection.witness.seen().times();
+            timings.starts.written = written.map(|moment| self.after_begin(deadline, moment));
+            timings.starts.first_byte = first_byte.map(|moment| self.after_begin(deadline, moment));
+        }
+    }
+
+    /// The time from the begin of a fetch with this deadline to a moment.
+    fn after_begin(&self, deadline: Instant, moment: Instant) -> Duration {
+        let left = deadline.saturating_duration_since(moment);
+        self.settings.total_timeout.saturating_sub(left)
     }
 
     /// The signature fields: made anew for every request sent, also for the second request of a fetch.

@@ -144,4 +144,28 @@ pub struct Timings {
     pub body: Option<Duration>,
     /// The whole fetch.
     pub total: Duration,
+    /// When each phase began.
+    pub starts: Starts,
+}
+
+/// The begin of each phase, counted from the begin of the fetch. `None`: there was no such phase, the fetch ended before,
+/// or another program made the fetch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Starts {
+    /// Name resolution.
+    pub resolve: Option<Duration>,
+    /// Connecting.
+    pub connect: Option<Duration>,
+    /// TLS handshake.
+    pub tls: Option<Duration>,
+    /// Sending the request.
+    pub request: Option<Duration>,
+    /// The request was written. Not over HTTP/2.
+    pub written: Option<Duration>,
+    /// The first byte of the answer. Not over HTTP/2.
+    pub first_byte: Option<Duration>,
+    /// The end of the head.
+    pub head_end: Option<Duration>,
+    /// Reading the body.
+    pub body: Option<Duration>,
 }

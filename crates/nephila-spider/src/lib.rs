@@ -29,6 +29,6 @@ mod tls;
 
 pub use body::{Body, Spool};
 pub use fetch::{Error, Keep, Request, Spider};
-pub use fetched::{Ack, Fetched, Timings};
+pub use fetched::{Ack, Fetched, Starts, Timings};
 pub use pool::Connections;
 pub use tls::TlsInfo;

@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use nephila_core::spider::head::{HeadFault, HeadLimits, HeadScan};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
 
 /// Maximum bytes per read. A read that fills the library's buffer makes the library double the buffer, and a kept
 /// connection keeps the larger buffer. Reads of less than 16 kB never grow the buffer beyond that size.
@@ -32,6 +33,16 @@ pub(crate) struct Seen {
     pub(crate) eof: bool,
     /// HTTP/2 only: bytes that may still be read without progress of the response. A flood of frames uses this up.
     pub(crate) frames_left: Option<u64>,
+    /// When the last bytes were written and the first ones read.
+    written: Option<Instant>,
+    first_read: Option<Instant>,
+}
+
+impl Seen {
+    /// When the request was written, and when the first byte of its answer came.
+    pub(crate) fn times(&self) -> (Option<Instant>, Option<Instant>) {
+        (self.written, self.first_read)
+    }
 }
 
 /// The witness of one connection, shared between the socket and the fetch.
@@ -48,6 +59,8 @@ impl Witness {
             error: None,
             eof: false,
             frames_left: None,
+            written: None,
+            first_read: None,
         })))
     }
 
@@ -74,6 +87,7 @@ impl Witness {
         seen.scan.reset();
         seen.request.clear();
         seen.fault = None;
+        (seen.written, seen.first_read) = (None, None);
         if seen.frames_left.is_some() {
             seen.frames_left = Some(FRAMES_BYTES_MAX);
         }
@@ -111,6 +125,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tee<S> {
             seen.eof = true;
             return Poll::Ready(Ok(()));
         }
+        if seen.first_read.is_none() {
+            seen.first_read = Some(Instant::now());
+        }
         let fed = match &mut seen.frames_left {
             None => seen.scan.feed(part.filled()),
             Some(left) => match left.checked_sub(read as u64) {
@@ -145,7 +162,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Tee<S> {
         let written = ready!(Pin::new(&mut self.inner).poll_write(cx, data));
         let mut seen = self.witness.seen();
         match &written {
-            Ok(n) => keep(&mut seen.request, &data[..*n]),
+            Ok(n) => {
+                keep(&mut seen.request, &data[..*n]);
+                seen.written = Some(Instant::now());
+            }
             Err(error) => seen.error = Some(error.kind()),
         }
         Poll::Ready(written)
@@ -188,6 +208,11 @@ mod tests {
         assert_eq!(seen.scan.head(), b"HTTP/1.1 200 OK\r\n\r\n");
         assert_eq!(seen.scan.bytes_after(), 5);
         assert!(seen.eof);
+        let (written, first_read) = seen.times();
+        assert!(written.is_some() && written <= first_read, "{written:?} {first_read:?}");
+        drop(seen);
+        witness.restart();
+        assert_eq!(witness.seen().times(), (None, None), "another request");
     }
 
     #[tokio::test]

@@ -344,6 +344,13 @@ fn of_fetch(shared: &Shared) -> Vec<Family> {
     families
 }
 
+/// The metric family of the traces, if there are any.
+fn of_traces(shared: &Shared) -> Option<Family> {
+    let help = "Spans of sampled tickets, by result.";
+    let counts = shared.traces.counts()?;
+    Some(by("counter", ("nephila_traces_spans_total", "result"), help, counts))
+}
+
 /// All metric families of a crawl.
 pub async fn of_crawl(handle: &Handle, shared: Option<&Shared>) -> Result<Vec<Family>, Stopped> {
     let (stats, standings) = (handle.stats().await?, handle.standings().await?);
@@ -352,6 +359,7 @@ pub async fn of_crawl(handle: &Handle, shared: Option<&Shared>) -> Result<Vec<Fa
         families.extend(of_stages(shared, &stats));
         families.extend(of_conduct(shared));
         families.extend(of_fetch(shared));
+        families.extend(of_traces(shared));
     }
     Ok(families)
 }

@@ -54,12 +54,16 @@ const CONTRACT: &[(&str, &str, &[&str])] = &[
 
 /// The text of a crawl that has not begun.
 async fn served(dir: &std::path::Path) -> (Arc<Shared>, String) {
+    served_with(dir, Settings::default()).await
+}
+
+/// The text of a crawl with these settings that has not begun.
+async fn served_with(dir: &std::path::Path, settings: Settings) -> (Arc<Shared>, String) {
     let folder = Folder::new(dir);
     std::fs::create_dir_all(folder.state()).unwrap();
     let plan =
         Plan { job: Job::new(JobId(1), "press"), moved: vec![], seeds_offered: 0, ran_ms: 0, judged: None };
     folder.set_plan(&plan).unwrap();
-    let settings = Settings::default();
     let running = nephila_engine::wire::worker(&folder, &settings, false).unwrap();
     let (log, _) = nephila_engine::log::Writer::open(&folder.logs()).unwrap();
     let fetch = Arc::new(nephila_engine::wire::spider(&settings).unwrap());
@@ -121,6 +125,20 @@ async fn ops_04_metrics_are_what_prometheus_reads() {
     let served = contract.keys().filter(|name| families.contains(**name)).count();
     // Four are of a node in a cluster alone, and one of a server of the API (`times`).
     assert_eq!(served, 31, "of the contract: {families:?}");
+}
+
+#[tokio::test]
+async fn spans_are_counted_where_tickets_are_traced_and_nowhere_else() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut settings = Settings::default();
+    settings.traces.to = "http://127.0.0.1:1/v1/traces".into();
+    let (_shared, text) = served_with(dir.path(), settings).await;
+    for result in ["sent", "dropped", "failed"] {
+        let line = format!("nephila_traces_spans_total{{result=\"{result}\"}} 0\n");
+        assert!(text.contains(&line), "{text}");
+    }
+    let (_shared, text) = served(other.path()).await;
+    assert!(!text.contains("nephila_traces"), "{text}");
 }
 
 #[tokio::test]

@@ -80,7 +80,7 @@ impl End {
     }
 }
 
-/// Closes the frontier, the archive and the log, in the order of their dependencies.
+/// Closes the frontier, the archive, the traces and the log, in the order of their dependencies.
 pub async fn close(
     shared: &Shared,
     worker: JoinHandle<Result<(), worker::Error>>,
@@ -96,6 +96,7 @@ pub async fn close(
     if let Some(keep) = &shared.stages.keep {
         keep.close().await?;
     }
+    shared.traces.flush().await;
     // The log ends with its last writer, which another task may still hold; its lines are written all the same.
     if log.is_finished() {
         log.join().map_err(|_| anyhow::anyhow!("the log's thread panicked"))?.context("writing the log")?;

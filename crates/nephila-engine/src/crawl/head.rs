@@ -24,6 +24,7 @@ use super::page::{asking, begin, conditions, line_of};
 use super::shared::Shared;
 use super::stops::{order_of, stop};
 use crate::log::{self, Line};
+use crate::traces::Trace;
 use crate::worker::Stopped;
 
 /// The result of the HEAD request.
@@ -37,7 +38,12 @@ pub(crate) enum Head {
 }
 
 /// Makes the HEAD request if the ticket says so. If the ticket goes on, the page is requested unconditionally.
-pub(crate) async fn first(shared: &Shared, ticket: &mut Ticket, url: &CrawlUrl) -> Result<Head, Stopped> {
+pub(crate) async fn first(
+    shared: &Shared,
+    ticket: &mut Ticket,
+    url: &CrawlUrl,
+    trace: &mut Trace,
+) -> Result<Head, Stopped> {
     // A page that is not archived as the frontier knows is requested in full.
     if ticket.head == HeadFirst::No || conditions(shared, ticket, url).is_empty() {
         return Ok(Head::GoOn(None));
@@ -65,6 +71,7 @@ pub(crate) async fn first(shared: &Shared, ticket: &mut Ticket, url: &CrawlUrl) 
     let asking = asking(shared, ticket);
     let mut fetched = shared.stages.fetch.fetch(request).await;
     asking.ended(fetched.address.is_some());
+    trace.requested("HEAD", began_at, began, &fetched);
     let took = began_at.elapsed();
     let said = said(&fetched, &known);
     let asks_to_wait = fetched.retry_after.is_some();
@@ -75,6 +82,7 @@ pub(crate) async fn first(shared: &Shared, ticket: &mut Ticket, url: &CrawlUrl) 
         return Ok(Head::GoOn(Some(said)));
     };
     fetched.outcome = outcome;
+    trace.ended(outcome, fetched.status);
     logged.ended(line_of(shared, ticket, &fetched, began, took, None)).await;
     shared.counts.ended(outcome, 0);
     let report = report_of(&fetched, said, took);

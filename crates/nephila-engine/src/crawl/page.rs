@@ -53,6 +53,7 @@ use super::sources::Held;
 use super::stage::Visited;
 use super::{feed, intake, text, usage};
 use crate::log;
+use crate::traces::Trace;
 
 /// Waits for room in the stages behind the fetch.
 pub(crate) async fn reserve(shared: &Shared) -> SemaphorePermit<'_> {
@@ -67,12 +68,19 @@ pub(crate) async fn page(
 ) -> anyhow::Result<()> {
     let Some(mut visit) = admit(shared, ticket).await? else { return Ok(()) };
     // Large short-lived futures are boxed: a page waits here for the disk long after its fetch.
+    visit.trace.enter("fetch");
     let Some(asked) = Box::pin(visit.fetch()).await? else { return Ok(()) };
+    visit.trace.enter("receive");
     let mut capture = visit.receive(asked, fetching).await?;
+    capture.visit.trace.enter("read");
     Box::pin(capture.read()).await?;
+    capture.visit.trace.enter("describe");
     Box::pin(capture.describe()).await?;
+    capture.visit.trace.enter("choose");
     let chosen = Box::pin(capture.choose()).await?;
+    capture.visit.trace.enter("store");
     let stored = capture.store(chosen).await?;
+    capture.visit.trace.enter("report");
     Box::pin(capture.report(stored)).await
 }
 
@@ -87,20 +95,25 @@ pub(crate) struct Visit<'a> {
     record: Option<Record>,
     /// The result of a HEAD request before the page.
     head: Option<HeadSaid>,
+    /// Ends with the ticket.
+    trace: Trace,
 }
 
 /// Takes up a ticket; a pointless one is reported without a request.
 pub(crate) async fn admit(shared: &Shared, ticket: Ticket) -> anyhow::Result<Option<Visit<'_>>> {
     let since = Instant::now();
+    let mut trace = shared.trace(&ticket);
+    trace.enter("admit");
     let (refused, url) = match CrawlUrl::parse(&ticket.url) {
         Ok(url) => (refusal(shared, &ticket, &url), Some(url)),
         Err(error) => (Some(error.outcome()), None),
     };
     if let Some(outcome) = refused {
+        trace.ended(outcome, None);
         shared.handle.report(ticket.id, Report::of(outcome, 0, Duration::ZERO)).await?;
         return Ok(None);
     }
-    Ok(url.map(|url| Visit { shared, ticket, url, since, record: None, head: None }))
+    Ok(url.map(|url| Visit { shared, ticket, url, since, record: None, head: None, trace }))
 }
 
 /// The outcome of a ticket for which no request is to be made.
@@ -135,7 +148,7 @@ pub(crate) fn refusal(shared: &Shared, ticket: &Ticket, url: &CrawlUrl) -> Optio
 impl<'a> Visit<'a> {
     /// Makes the request. None if the ticket is reported without an answer to keep.
     pub(crate) async fn fetch(&mut self) -> anyhow::Result<Option<EndedFetch>> {
-        let Visit { shared, ticket, url, record, head, .. } = self;
+        let Visit { shared, ticket, url, record, head, trace, .. } = self;
         if shared.settings.feed.follows(ticket.read_as, ticket.depth) {
             let known = shared.handle.feed(ticket.key).await?;
             if !known.conditional {
@@ -144,15 +157,17 @@ impl<'a> Visit<'a> {
             *record = Some(known);
         }
         let stopped = Report::of(Outcome::StopList, 0, Duration::ZERO);
-        match head::first(shared, ticket, url).await? {
+        match head::first(shared, ticket, url, trace).await? {
             Head::GoOn(said) => *head = said,
             Head::Reported => return Ok(None),
             Head::Stopped => {
+                trace.ended(stopped.outcome, None);
                 shared.handle.report(ticket.id, stopped).await?;
                 return Ok(None);
             }
         }
-        let Some(asked) = ask(shared, ticket, url, None).await? else {
+        let Some(asked) = ask(shared, ticket, url, None, trace).await? else {
+            trace.ended(stopped.outcome, None);
             // Nothing is stored or logged; the URL stays, with the reason.
             shared.handle.report(ticket.id, stopped).await?;
             return Ok(None);
@@ -161,11 +176,12 @@ impl<'a> Visit<'a> {
     }
 
     /// Handles an answer that is not to be kept: the URL is requested once more, after the crawl delay of its host.
-    pub(crate) async fn retried(&self, asked: EndedFetch) -> anyhow::Result<Option<EndedFetch>> {
+    pub(crate) async fn retried(&mut self, asked: EndedFetch) -> anyhow::Result<Option<EndedFetch>> {
         if !asked.fetched.again {
             return Ok(Some(asked));
         }
         let EndedFetch { fetched, began, took, request, .. } = asked;
+        self.trace.ended(fetched.outcome, fetched.status);
         request.ended(line_of(self.shared, &self.ticket, &fetched, began, took, None)).await;
         let report = Report { again: true, ..report_of(&fetched, took, None) };
         self.shared.handle.report(self.ticket.id, report).await?;
@@ -369,8 +385,9 @@ impl Capture<'_> {
     /// Logs and counts the fetch, and reports its outcome to the frontier.
     pub(crate) async fn report(self, stored: Stored) -> anyhow::Result<()> {
         let line = self.line(&stored);
-        let Capture { visit, asked, storing, source, mut poll, simhash, .. } = self;
-        let Visit { shared, ticket, url, head, .. } = visit;
+        let Capture { mut visit, asked, storing, source, mut poll, simhash, .. } = self;
+        visit.trace.ended(asked.fetched.outcome, asked.fetched.status);
+        let Visit { shared, ticket, url, head, trace: _trace, .. } = visit;
         let EndedFetch { mut fetched, took, conditional, request, .. } = asked;
         // Another attempt follows at once, or at another address: this outcome is not final.
         let is_moved = fetched.outcome.is_unconnected() && has_others(shared, &url).await;

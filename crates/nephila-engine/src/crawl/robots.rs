@@ -13,6 +13,7 @@ use nephila_core::handler::ReadAs;
 use nephila_core::job::Trail;
 use nephila_core::robots::Robots;
 use nephila_core::robots::policy::{Policy, RobotsResult, in_force};
+use nephila_core::spider::Outcome;
 use nephila_core::store::Truncation;
 use nephila_core::url::CrawlUrl;
 use nephila_core::want::Want;
@@ -32,6 +33,7 @@ pub const SITEMAPS_MAX: usize = 100;
 /// Fetches a robots.txt, stores the response, and reports to the frontier.
 pub async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()> {
     let since = Instant::now();
+    let mut trace = shared.trace(&ticket);
     let url = match CrawlUrl::parse(&ticket.url) {
         Ok(url) if shared.settings.robots.obey => url,
         // Rules that are not obeyed are not requested.
@@ -42,23 +44,30 @@ pub async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()> {
                 .await?);
         }
     };
-    let asked = ask(shared, &ticket, &url, Some(shared.settings.robots.bytes_max)).await?;
+    trace.enter("fetch");
+    let asked = ask(shared, &ticket, &url, Some(shared.settings.robots.bytes_max), &mut trace).await?;
     let Some(EndedFetch { mut fetched, began, took, request, .. }) = asked else {
+        trace.ended(Outcome::StopList, None);
         let report = RobotsReport::of(RobotsResult::Unreachable, Duration::ZERO);
         return Ok(shared.handle.robots(ticket.id, report).await?);
     };
     shared.counts.robots.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    trace.ended(fetched.outcome, fetched.status);
     let exchange = fetched.exchange.take();
+    trace.enter("receive");
     let storing = reserve(shared).await;
+    trace.enter("read");
     let report = judge(&fetched, shared.settings.robots.bytes_max, took);
     shared.counts.metrics.robots(&report);
     // The host may belong to a job that this process has not loaded yet.
     shared.stages.pass_on.refresh(&shared.jobs, since).await;
     let sitemaps = sitemaps(shared, &url, &report);
     remember_usage(shared, &ticket, &report);
+    trace.enter("store");
     let (receipt, offered) = tokio::join!(shared.store(exchange), shared.offer(&sitemaps));
     offered?;
     let receipt = receipt?;
+    trace.enter("report");
     let mut line = line_of(shared, &ticket, &fetched, began, took, receipt.as_ref());
     line.purpose = log::Purpose::Robots;
     // Another attempt follows at once, or at another address: this outcome is not final.

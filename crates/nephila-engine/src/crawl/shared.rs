@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use http::header::{HeaderName, HeaderValue};
 use nephila_core::frontier::URGENT;
+use nephila_core::frontier::ticket::Ticket;
 use nephila_core::handler::{self, ReadAs, TextOf};
 use nephila_core::job::{Job, JobId, Limits, Via};
 use nephila_core::spider::Outcome;
@@ -29,6 +30,7 @@ use crate::introduce::Introduction;
 use crate::log::Writer;
 use crate::settings::Settings;
 use crate::stop_list::LiveStopList;
+use crate::traces::{Trace, Traces};
 use crate::worker::{Handle, Link};
 
 /// Interval at which a closed gate is checked again.
@@ -83,6 +85,8 @@ pub struct Shared {
     pub(crate) sources: super::sources::Sources,
     /// Spiders that wait to hear that their pages are stored.
     pub(crate) acks: super::acks::Acks,
+    /// Traces of sampled tickets.
+    pub traces: Traces,
 }
 
 /// The parts that make up a crawl.
@@ -154,6 +158,8 @@ impl Shared {
         let credentials = Credentials::new(&settings.credentials)?;
         let suspects = super::suspects::Suspects::open(&folder.state());
         let room = Room::new(settings.crawl.concurrency);
+        let clock = Clock::new();
+        let traces = Traces::start(&settings, handle.secret(), clock.now().wall)?;
         Ok(Shared {
             settings,
             folder,
@@ -162,7 +168,7 @@ impl Shared {
             handle,
             stages,
             log,
-            clock: Clock::new(),
+            clock,
             jobs,
             usage: Default::default(),
             troubles: Default::default(),
@@ -179,6 +185,7 @@ impl Shared {
             readers: Default::default(),
             sources: Default::default(),
             acks: Default::default(),
+            traces,
         })
     }
 
@@ -358,6 +365,11 @@ impl Shared {
     /// A seed has moved: adds the new location to the scope, also after a restart.
     pub async fn widen(&self, job: JobId, target: &CrawlUrl) -> anyhow::Result<()> {
         self.stages.pass_on.widen(&self.jobs, job, target).await
+    }
+
+    /// Begins the trace of a ticket, if the ticket is sampled.
+    pub(crate) fn trace(&self, ticket: &Ticket) -> Trace {
+        self.traces.begin(ticket, || self.jobs.get(ticket.job).map(|job| job.name.clone()))
     }
 
     /// Whether sitemaps are read.

@@ -80,6 +80,9 @@ pub struct Line {
     /// Counts of the links in the page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Links>,
+    /// Id of the ticket's trace, if the ticket is traced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// Further details, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,

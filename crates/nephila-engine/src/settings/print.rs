@@ -30,6 +30,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("cluster", include_str!("cluster.rs"), "Cluster"),
     ("api", include_str!("api.rs"), "Api"),
     ("log", include_str!("../settings.rs"), "Log"),
+    ("traces", include_str!("traces.rs"), "Traces"),
 ];
 
 /// Formats the whole file.

@@ -46,6 +46,28 @@ fn what_is_unknown_or_wrong_is_refused_with_its_name() {
 }
 
 #[test]
+fn traces_that_cannot_work_are_refused_at_the_start() {
+    let to = "traces.to=http://127.0.0.1:4318/v1/traces";
+    for (said, named) in [
+        ("traces.to=collector", "traces.to"),
+        ("traces.to=file:///v1/traces", "http://"),
+        ("traces.to=http://127.0.0.1:4318", "/v1/traces"),
+        ("traces.to=http://me:SECRET@127.0.0.1:4318/v1/traces", "traces.headers_file"),
+        ("traces.to=http://127.0.0.1:4318/v1/traces?key=SECRET", "traces.headers_file"),
+        ("traces.share=1.5", "traces.share"),
+        ("traces.share=-0.1", "traces.share"),
+        ("traces.share=nan", "traces.share"),
+        ("traces.service_name=", "traces.service_name"),
+    ] {
+        let error = format!("{:#}", load_set(&[said]).unwrap_err());
+        assert!(error.contains(named) && !error.contains("SECRET"), "{said}: {error}");
+    }
+    let on = |sets: &[&str]| load_set(sets).unwrap().traces.is_on();
+    assert!(on(&[to]) && on(&[to, "traces.share=1"]) && on(&[to, "traces.share=0.5"]));
+    assert!(!on(&[]) && !on(&[to, "traces.share=0"]));
+}
+
+#[test]
 fn spiders_that_cannot_work_are_refused_at_the_start() {
     let error = |sets: &[&str]| {
         let all = [&["spiders.v1_listen=\"127.0.0.1:9\""], sets].concat();

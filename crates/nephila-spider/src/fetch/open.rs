@@ -43,6 +43,7 @@ impl Inner {
             return Connection::start(dialled.stream, false, facts, &self.settings).await.map_err(start);
         }
         let began = Instant::now();
+        timings.starts.tls = Some(self.after_begin(deadline, began));
         let until = (began + self.settings.tls_timeout).min(deadline);
         let shaken = timeout_at(until, self.tls.connect(url.host_str(), dialled.stream, h2)).await;
         timings.tls = Some(began.elapsed());
@@ -69,6 +70,7 @@ impl Inner {
         let (addresses, old) = self.addresses(url, deadline, timings).await?;
         self.make_room(&addresses, request.connections_max).await;
         let began = Instant::now();
+        timings.starts.connect = Some(self.after_begin(deadline, began));
         let result = match self.proxies.of(url.is_https(), url.host_str()) {
             Some(proxy) => self.through(proxy, &addresses, url, deadline).await,
             None => match self.dialler.dial(&addresses, url.port(), self.opened(url)).await {
@@ -119,6 +121,7 @@ impl Inner {
         timings: &mut Timings,
     ) -> Result<Dialled, Failed> {
         let began = Instant::now();
+        timings.starts.connect = Some(self.after_begin(deadline, began));
         let result = match self.proxies.of(url.is_https(), url.host_str()) {
             Some(proxy) => self.through(proxy, &[address], url, deadline).await,
             None => {
@@ -147,6 +150,7 @@ impl Inner {
             Host::Name(name) => name,
         };
         let began = Instant::now();
+        timings.starts.resolve = Some(self.after_begin(deadline, began));
         let (answer, old) = timeout_at(deadline, self.resolver.resolve(name))
             .await
             .map_err(|_| Failed::new(Outcome::TotalTimeout, "no address before the end of the fetch"))?;

@@ -63,6 +63,7 @@ pub(crate) async fn receive(
     }
     let keep_body = request.keep.exchange || request.keep.decoded || coded;
     let began = Instant::now();
+    fetched.timings.starts.body = Some(inner.after_begin(deadline, began));
     let limits = Limits::of(request, &inner.settings);
     let digest = request.keep.sha1;
     let read = read_body(inner, incoming, &connection.witness, deadline, limits, keep_body, digest).await;

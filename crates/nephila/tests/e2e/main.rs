@@ -61,6 +61,8 @@ mod unwritable;
 mod reflog;
 // Large bodies in an object store.
 mod media;
+// Spans of every ticket, at a collector.
+mod traces;
 // A crawl on one machine that runs all the time and answers over HTTP.
 mod alone;
 // What a served crawl says about itself.

@@ -16,6 +16,7 @@ use crate::crawl::shared::Shared;
 use crate::crawl::stops::{order_of, stop};
 use crate::log::{self, Line};
 use crate::metrics::politeness::{Asking, Promise};
+use crate::traces::Trace;
 use crate::worker::Stopped;
 
 /// Maximum crawl delay for a second request under one ticket, which would expire otherwise; the host's other pages then
@@ -41,8 +42,10 @@ pub(crate) async fn ask(
     ticket: &Ticket,
     url: &CrawlUrl,
     body_bytes_max: Option<u64>,
+    trace: &mut Trace,
 ) -> Result<Option<EndedFetch>, Stopped> {
-    let Some((asked, sent)) = ask_once(shared, ticket, url, body_bytes_max).await? else { return Ok(None) };
+    let first = ask_once(shared, ticket, url, body_bytes_max, trace).await?;
+    let Some((asked, sent)) = first else { return Ok(None) };
     // Digest authentication: the site sends a challenge first. The response is a request like any other, with a crawl
     // delay before and a line in the log.
     let fetched = &asked.fetched;
@@ -56,7 +59,7 @@ pub(crate) async fn ask(
     line.purpose = purpose_of(ticket);
     asked.request.ended(line).await;
     tokio::time::sleep(rest.max(Duration::from_millis(1))).await;
-    Ok(ask_once(shared, ticket, url, body_bytes_max).await?.map(|(asked, _)| asked))
+    Ok(ask_once(shared, ticket, url, body_bytes_max, trace).await?.map(|(asked, _)| asked))
 }
 
 /// Makes one request. Also returns the credentials that were sent.
@@ -65,6 +68,7 @@ pub(super) async fn ask_once(
     ticket: &Ticket,
     url: &CrawlUrl,
     body_bytes_max: Option<u64>,
+    trace: &mut Trace,
 ) -> Result<Option<(EndedFetch, Option<HeaderValue>)>, Stopped> {
     let mut fields = shared.fields_for(url, false);
     let sent = fields.iter().find(|(name, _)| *name == AUTHORIZATION).map(|(_, value)| value.clone());
@@ -98,6 +102,7 @@ pub(super) async fn ask_once(
     let asking = asking(shared, ticket);
     let fetched = shared.stages.fetch.fetch(request).await;
     asking.ended(fetched.address.is_some());
+    trace.requested("GET", began_at, began, &fetched);
     // A request may wait for a remote spider: that is not the site's time.
     let took = match fetched.requests {
         0 => began_at.elapsed(),

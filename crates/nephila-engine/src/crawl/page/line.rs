@@ -113,6 +113,7 @@ pub(crate) fn line_of(
             .into(),
         }),
         detail: fetched.detail.clone(),
+        trace: shared.traces.id_of(ticket.id).map(|id| id.to_string()),
         ..line_begun(shared, ticket, began)
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn facts(
     found: Vec<u8>,
 ) -> (Facts, Option<Box<dyn nephila_core::store::Payload>>) {
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let Timings { resolve, connect, tls, head, body, total } = fetched.timings;
+    let Timings { resolve, connect, tls, head, body, total, .. } = fetched.timings;
     let (exchange, payload) = match fetched.exchange {
         Some(exchange) => {
             let facts = ExchangeFacts {
@@ -150,7 +150,15 @@ pub(super) fn fetched(
     fetched.requests = facts.requests;
     fetched.again = facts.again;
     let [resolve, connect, tls, head, body_time] = facts.phases.map(|phase| phase.map(micros));
-    fetched.timings = Timings { resolve, connect, tls, head, body: body_time, total: micros(facts.total) };
+    fetched.timings = Timings {
+        resolve,
+        connect,
+        tls,
+        head,
+        body: body_time,
+        total: micros(facts.total),
+        ..Timings::default()
+    };
     fetched.head_bytes = facts.head_bytes;
     fetched.body_bytes = facts.body_bytes;
     fetched.decoded_bytes = facts.decoded_bytes;
