@@ -128,7 +128,7 @@ pub(super) fn measure(programs: &Programs, rounds: usize) -> Result<Cost> {
         std::thread::sleep(ROUND);
         let (pages, cpu) = (pages_of(&crawl)? - pages, cpu_of(crawl.id())?.saturating_sub(cpu));
         let scrapes = match &server {
-            Some(server) => server.sum("sum_over_time(up[15s])")?,
+            Some(server) => server.sum("sum_over_time(up[16s])")?,
             None => 0.0,
         };
         ensure!(server.is_none() || scrapes > 0.0, "Prometheus could not scrape the crawl in the round");

@@ -140,7 +140,7 @@ fn prove<T>(
         Ok(stage.watch.fires(expected))
     })
     .map(|()| began.elapsed());
-    let went_on = fired.is_ok().then(|| meanwhile(&made)).unwrap_or(Ok(()));
+    let went_on = if fired.is_ok() { meanwhile(&made) } else { Ok(()) };
     mend(made).with_context(|| format!("{alert}: mending"))?;
     let began = Instant::now();
     let fired = fired?;

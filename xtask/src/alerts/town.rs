@@ -76,7 +76,11 @@ impl Place {
         let guest = host.strip_prefix('g').is_some_and(|digits| digits.parse::<u64>().is_ok());
         let hub = number("hub", HUBS).map(|at| if guest { Place::Guest(at) } else { Place::Hub(at) });
         let place = number("paper", PAPERS).map(Place::Paper);
-        place.or_else(|| number("shop", SHOPS).map(Place::Shop)).or(hub).filter(|_| host == "www" || guest)
+        place
+            .or_else(|| number("shop", SHOPS).map(Place::Shop))
+            .filter(|_| !guest)
+            .or(hub)
+            .filter(|_| host == "www" || guest)
     }
 
     fn address(self) -> Ipv4Addr {
@@ -341,9 +345,14 @@ mod tests {
         addresses.sort();
         addresses.dedup();
         assert_eq!(addresses.len(), all.len());
-        for other in
-            ["www.shop99.example", "example", "x.hub01.example", "www.shop1.example", "g.hub01.example"]
-        {
+        for other in [
+            "www.shop99.example",
+            "example",
+            "x.hub01.example",
+            "g5.shop01.example",
+            "www.shop1.example",
+            "g.hub01.example",
+        ] {
             assert_eq!(Place::of(other), None, "{other}");
         }
         let mut question = vec![7, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];

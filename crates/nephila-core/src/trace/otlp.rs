@@ -31,10 +31,8 @@ pub struct Batch {
 impl Batch {
     /// An empty batch. `resource` describes the program: attributes by the semantic conventions.
     pub fn new(resource: &[(&str, &str)], version: &str) -> Batch {
-        let attributes: Vec<_> = resource
-            .iter()
-            .map(|(key, value)| Attribute { key, value: AnyValue::stringValue(value) })
-            .collect();
+        let attributes: Vec<_> =
+            resource.iter().map(|(key, value)| Attribute { key, value: AnyValue::Text(value) }).collect();
         let scope = serde_json::json!({"name": "nephila", "version": version});
         let head = format!(
             r#"{{"resourceSpans":[{{"resource":{{"attributes":{}}},"scopeSpans":[{{"scope":{scope},"spans":["#,
@@ -85,21 +83,23 @@ struct Attribute<'a> {
 }
 
 /// The value of an attribute on the wire: the field's name is its type.
-#[allow(non_camel_case_types, reason = "the names of the fields")]
 #[derive(Serialize)]
 enum AnyValue<'a> {
-    stringValue(&'a str),
-    intValue(String),
-    boolValue(bool),
+    #[serde(rename = "stringValue")]
+    Text(&'a str),
+    #[serde(rename = "intValue")]
+    Number(String),
+    #[serde(rename = "boolValue")]
+    Flag(bool),
 }
 
 impl<'a> From<&'a Value> for AnyValue<'a> {
     fn from(value: &'a Value) -> AnyValue<'a> {
         match value {
-            Value::Text(text) => AnyValue::stringValue(text),
-            Value::Word(word) => AnyValue::stringValue(word),
-            Value::Number(number) => AnyValue::intValue(number.to_string()),
-            Value::Flag(flag) => AnyValue::boolValue(*flag),
+            Value::Text(text) => AnyValue::Text(text),
+            Value::Word(word) => AnyValue::Text(word),
+            Value::Number(number) => AnyValue::Number(number.to_string()),
+            Value::Flag(flag) => AnyValue::Flag(*flag),
         }
     }
 }

@@ -186,14 +186,15 @@ fn every_request_of_the_log_has_a_span_in_a_trace_that_holds_together() {
     assert_eq!(requests.len(), lines.len());
     for line in &lines {
         let trace = line["trace"].as_str().unwrap_or_else(|| panic!("no trace in {line}"));
-        let of_line = requests
-            .iter()
-            .filter(|span| span.trace == trace && span.get("nephila.at") == line["at"].to_string());
+        let at = line["at"].to_string();
+        let of_line = requests.iter().filter(|span| span.trace == trace && span.get("nephila.at") == at);
         let of_line: Vec<_> = of_line.collect();
         let [request] = of_line[..] else { panic!("{line}: {of_line:?}") };
         let root = roots[trace];
         assert_eq!(root.get("nephila.fetch"), line["fetch"].to_string());
-        assert_eq!(root.get("nephila.job"), "crawl");
+        // A robots.txt is fetched for all jobs.
+        let is_robots = line["purpose"] == "robots";
+        assert_eq!(root.get("nephila.job"), if is_robots { "" } else { "crawl" }, "{root:?}");
         let status = line["status"].as_u64().map_or_else(String::new, |status| status.to_string());
         for span in [*request, root] {
             assert_eq!(span.get("url.full"), line["url"], "{span:?}");
