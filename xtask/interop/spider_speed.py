@@ -98,6 +98,9 @@ class Process:
             self.group.end()
         return os.waitstatus_to_exitcode(status), wall, usage.ru_utime + usage.ru_stime
 
+    def has_ended(self):
+        return os.waitid(os.P_PID, self.child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
     def stop(self):
         self.child.terminate()
         return self.wait(30)
@@ -192,9 +195,15 @@ def crawl(args, work, web, spiders=0, tls=False, distant=False, rests=False, sha
     to = Distance(port).port if distant else port
     crew = []
     for number in range(spiders):
-        spider = [args.nephila, "spider", "--node", "127.0.0.1:%d" % to, "--name", "s%d" % number, "--capacity", "256"]
+        spider = [args.nephila, "spider", "--node", "127.0.0.1:%d" % to, "--name", "s%d" % number, "--concurrency", "256"]
         spider += ["--ca", os.path.join(work, "keys/ca.pem")] * tls
         crew.append(Process(spider, os.path.join(work, "spider%d.log" % number), share, "spider%d" % number))
+    time.sleep(1)
+    for number, spider in enumerate(crew):
+        if spider.has_ended():
+            node.stop()
+            with open(os.path.join(work, "spider%d.log" % number), errors="replace") as log:
+                sys.exit("FAIL  a spider ended at once: " + log.read()[-2000:])
     code, wall, cpu = node.wait(RUN_SECONDS)
     of_spiders = sum(spider.stop()[2] for spider in crew)
     if code != 0:
