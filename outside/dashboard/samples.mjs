@@ -44,7 +44,7 @@ export class World {
   /** What the holder of a link to a host sees. */
   publicHost() {
     const robots = { ...this.robots(), policy: 'it has rules', group: 'named', rules: 140, lines: ATTACKS.slice(0, 12).map(({ text }, at) => [at + 4, `Disallow: /${this.hostile ? text.slice(0, 1000) : at}`]) };
-    const site = (scheme, state, sentence) => ({ origin: `${scheme}://news.example`, state, sentence, queued: 12_406, delay_ms: 2000, delay_why: 'the usual pause of this crawl', next: new Date(Date.now() + 1400).toISOString(), robots });
+    const site = (scheme, state, sentence) => ({ origin: `${scheme}://news.example`, state, sentence, queued: 12_406, delay_ms: 2000, delay_why: 'the usual pause of this crawl', slow_lines: ['Crawl-delay: 10'], next: new Date(Date.now() + 1400).toISOString(), robots });
     const requests = this.timeline().requests.slice(0, 100).map((request, at) => ({ at_ms: request.at_ms, took_ms: request.took_ms, scheme: at % 7 ? 'https' : 'http', path: `/${at % 2 && this.hostile ? ATTACKS[(at >> 1) % ATTACKS.length].text : `a/${at}`}`, outcome: request.outcome, status: request.status, purpose: request.purpose ?? 'page', gap_ms: request.gap_ms, promised_ms: request.promised_ms }));
     return { host: 'news.example', now: new Date().toISOString(), crawler: this.crawler(), from: '2026-11-18T08:11:00Z', requests_total: 8203, robots_requests: 12, violations: 0, complete: false,
       sites: [site('https', 'open', 'URLs are requested one after the other, with the pause below between them.'), site('http', 'robots', 'robots.txt cannot be read, so nothing else is requested.')], requests, stop_lines: ['User-agent: Nephila', 'Disallow: /'], slow_lines: ['User-agent: Nephila', 'Crawl-delay: 10'] };

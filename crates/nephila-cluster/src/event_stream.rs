@@ -81,12 +81,12 @@ impl Stream {
         (self.reader, self.begun) = (self.events.reader(0), false);
         let page = self.read_on(wanted, Duration::ZERO).await?;
         lines.extend(page.lines);
-        Ok(Page { lines, moved: true, position: page.position })
+        Ok(Page { lines, moved: true, position: page.position, is_full: page.is_full })
     }
 
     /// Reads a page from the current position, waits up to `wait` for the first message, and reports gaps as events.
     pub async fn read_on(&mut self, wanted: &Wanted, mut wait: Duration) -> anyhow::Result<Page> {
-        let mut page = Page::default();
+        let mut page = Page { is_full: true, ..Page::default() };
         let (mut read, mut until) = (0, None::<Instant>);
         while page.lines.len() < PAGE_BYTES
             && read < READ_BYTES_MAX
@@ -95,6 +95,7 @@ impl Stream {
             let before = self.reader.position();
             let messages = self.reader.take(MESSAGES_AT_ONCE, wait).await?;
             if messages.is_empty() {
+                page.is_full = false;
                 break;
             }
             wait = Duration::ZERO;

@@ -111,6 +111,7 @@ impl Local {
                 if bytes > 0 && is_enough {
                     // A busy partition does not hold back the others.
                     self.turn = turn + 1;
+                    page.is_full = true;
                     break 'parts;
                 }
             }
@@ -303,11 +304,11 @@ mod tests {
             if !page.moved {
                 break;
             }
-            pages.push(page.lines.iter().filter(|byte| **byte == b'\n').count());
+            pages.push((page.lines.iter().filter(|byte| **byte == b'\n').count(), page.is_full));
             position = page.position;
         }
-        // Three of the first, one each of the others and one more of the first, and so on.
-        assert_eq!(pages, [3, 3, 3, 2]);
+        // Three of the first, one each of the others and one more of the first, and so on. The last one has the rest.
+        assert_eq!(pages, [(3, true), (3, true), (3, true), (2, false)]);
         assert_eq!(crawl.read(&mut Local::open(&crawl.folder, From::parse(&position)).unwrap()).0, []);
     }
 

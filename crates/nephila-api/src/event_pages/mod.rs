@@ -113,6 +113,8 @@ pub struct Page {
     pub position: String,
     /// Whether anything was read, matching or not.
     pub moved: bool,
+    /// Whether a limit ended the page, so that more may follow at once.
+    pub is_full: bool,
 }
 
 impl Page {
@@ -147,7 +149,8 @@ mod tests {
 
     #[test]
     fn a_page_ends_with_where_to_go_on() {
-        let page = Page { lines: Event::gap(1, 2, 3).line(), position: "0.1.00000002".into(), moved: true };
+        let lines = Event::gap(1, 2, 3).line();
+        let page = Page { lines, position: "0.1.00000002".into(), ..Page::default() };
         let whole = page.whole();
         assert_eq!(whole.iter().filter(|byte| **byte == b'\n').count(), 2);
         assert_eq!(Position::of(&whole).as_deref(), Some("0.1.00000002"));

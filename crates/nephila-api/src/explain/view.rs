@@ -188,6 +188,9 @@ pub struct RobotsView {
     /// The first of these rules in the order of the file: number and text of the line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<(usize, String)>,
+    /// Whether everything is forbidden: by the rules, or because robots.txt cannot be read.
+    #[serde(default)]
+    pub forbids_all: bool,
 }
 
 /// The last fetch of a URL.
@@ -406,6 +409,7 @@ pub(super) fn robots_view(host: &HostRecord, explanation: &Explanation, held_by:
         lines: read.map_or_else(Vec::new, |read| {
             read.lines.iter().map(|(line, text)| (*line, text.to_string())).collect()
         }),
+        forbids_all: robots.policy == RobotsPolicy::DisallowAll || read.is_some_and(|read| read.forbids_all),
     }
 }
 
@@ -425,5 +429,45 @@ pub(super) fn host_view(host: &HostRecord, explanation: &Explanation, held_by: &
         found: Timestamp::from(host.found).warc_date(),
         robots: robots_view(host, explanation, held_by),
         held_by: held_by.iter().map(Hold::to_string).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nephila_core::frontier::explain;
+    use nephila_core::key::UrlKey;
+
+    use super::*;
+
+    #[test]
+    fn everything_is_forbidden_by_the_rules_or_without_them() {
+        let forbids_all = |policy, rules: Option<bool>| {
+            let mut host = HostRecord::default();
+            host.robots.policy = policy;
+            let robots = rules.map(|forbids_all| explain::RobotsView {
+                group: Group::Everybody,
+                rules: 1,
+                lines: vec![(2, "Disallow: /".into())],
+                forbids_all,
+                bytes: 30,
+                notes: Vec::new(),
+            });
+            let explanation = Explanation {
+                key: UrlKey::default(),
+                standing: Standing::Waiting,
+                held_by: Vec::new(),
+                record: None,
+                host: None,
+                ready_in: None,
+                rest_ms: None,
+                ahead: None,
+                robots,
+            };
+            robots_view(&host, &explanation, &[]).forbids_all
+        };
+        assert!(forbids_all(RobotsPolicy::Rules, Some(true)));
+        assert!(forbids_all(RobotsPolicy::DisallowAll, None));
+        assert!(!forbids_all(RobotsPolicy::Rules, Some(false)));
+        assert!(!forbids_all(RobotsPolicy::AllowAll, None) && !forbids_all(RobotsPolicy::Unknown, None));
     }
 }

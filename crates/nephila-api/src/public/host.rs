@@ -14,6 +14,8 @@ use crate::timeline::{RequestSaid, TimelineSaid};
 
 /// Number of requests in an answer.
 pub(super) const REQUESTS_MAX: usize = 100;
+/// The Crawl-delay in seconds that operators are told who want less; twice the pause if that is longer already.
+const SLOW_S: u64 = 10;
 
 /// A host, for its operator.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -41,7 +43,7 @@ pub struct PublicHost {
     pub requests: Vec<PublicRequest>,
     /// Lines of robots.txt that stop this crawler.
     pub stop_lines: Vec<String>,
-    /// Lines of robots.txt that make this crawler slower.
+    /// Lines that make this crawler slower, for a robots.txt without rules that apply to this crawler.
     pub slow_lines: Vec<String>,
 }
 
@@ -63,6 +65,10 @@ pub struct PublicSite {
     /// No request for a page before this time; none if nothing waits, or nothing may be requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+    /// Lines to be added to its robots.txt that make this crawler slower and lift no rule: to the group that names this
+    /// crawler if there is one (`robots.group`), else a group that repeats the rules of `robots.lines`.
+    #[serde(default)]
+    pub slow_lines: Vec<String>,
     /// Its robots.txt, as we read it.
     pub robots: PublicRobots,
 }
@@ -146,8 +152,8 @@ impl PublicHost {
         usual_ms: u64,
     ) -> PublicHost {
         let agent = crawler.agent.clone();
-        let lines = |rule: &str| vec![format!("User-agent: {agent}"), rule.to_owned()];
-        let (stop_lines, slow_lines) = (lines("Disallow: /"), lines("Crawl-delay: 10"));
+        let stop_lines = vec![format!("User-agent: {agent}"), "Disallow: /".to_owned()];
+        let slow_lines = slower(&agent, usual_ms, &PublicRobots::default());
         let mut said = PublicHost {
             host: host.to_owned(),
             now: now.warc_date(),
@@ -170,7 +176,7 @@ impl PublicHost {
             said.violations += polite.violations;
             said.complete &= polite.complete;
             said.requests.extend(timeline.requests.into_iter().map(|request| shown(&origin, request)));
-            said.sites.push(PublicSite::of(origin, host.flatten(), now, usual_ms));
+            said.sites.push(PublicSite::of(origin, host.flatten(), now, usual_ms).slowed(&agent));
         }
         said.requests.sort_by_key(|request| std::cmp::Reverse(request.at_ms));
         said.requests.truncate(REQUESTS_MAX);
@@ -189,6 +195,7 @@ impl PublicSite {
                 delay_ms: usual_ms,
                 delay_why: String::new(),
                 next: None,
+                slow_lines: Vec::new(),
                 robots: PublicRobots::default(),
             };
         };
@@ -199,7 +206,7 @@ impl PublicSite {
             ("stopped", "The operator of the crawl has stopped all requests to this host.".to_owned())
         } else if host.robots.unread_since.is_some() {
             ("robots", "robots.txt cannot be read, so nothing else is requested.".to_owned())
-        } else if host.robots.policy == FORBIDDEN {
+        } else if host.robots.forbids_all {
             ("robots", "robots.txt forbids everything, so nothing else is requested.".to_owned())
         } else if let Some(until) = rests {
             let why = if host.failures > 0 { "after failed requests" } else { "as the host asked" };
@@ -221,13 +228,33 @@ impl PublicSite {
             delay_ms: host.rest_ms,
             delay_why: delay_why(&host, usual_ms).to_owned(),
             next,
+            slow_lines: Vec::new(),
             robots: PublicRobots::of(host.robots),
         }
     }
+
+    /// With the lines that make the crawler of this name slower.
+    fn slowed(mut self, agent: &str) -> PublicSite {
+        self.slow_lines = slower(agent, self.delay_ms, &self.robots);
+        self
+    }
 }
 
-/// The policy of a host that forbids everything, as `GET host` says it.
-const FORBIDDEN: &str = "everything is forbidden";
+/// Lines to be added to a robots.txt, with a Crawl-delay above the pause in force. A group that names us replaces the
+/// one for everybody, even if empty, so the rules of the latter are repeated.
+fn slower(agent: &str, pause_ms: u64, robots: &PublicRobots) -> Vec<String> {
+    let pause_s = pause_ms.div_ceil(1_000);
+    let seconds = if pause_s < SLOW_S { SLOW_S } else { pause_s.saturating_mul(2) };
+    let delay = format!("Crawl-delay: {seconds}");
+    match &*robots.group {
+        "named" => vec![delay],
+        "everybody" => {
+            let rules = robots.lines.iter().map(|(_, line)| line.clone());
+            [format!("User-agent: {agent}"), delay].into_iter().chain(rules).collect()
+        }
+        _ => vec![format!("User-agent: {agent}"), delay],
+    }
+}
 
 /// Where the pause between two requests comes from.
 fn delay_why(host: &HostView, usual_ms: u64) -> &'static str {
@@ -291,6 +318,7 @@ mod tests {
                 group: "named".into(),
                 rules: 1,
                 lines: vec![(3, "Disallow: /x".into())],
+                forbids_all: false,
             },
             held_by: vec!["the address serves other.test as well".into()],
         }
@@ -311,7 +339,7 @@ mod tests {
         let states = [
             site(|host| host.stopped = "mail of Mr Secret".into()),
             site(|host| host.robots.unread_since = Some(NOW.warc_date())),
-            site(|host| host.robots.policy = FORBIDDEN.into()),
+            site(|host| host.robots.forbids_all = true),
             site(|host| host.rest_until = Some(Timestamp(NOW.0 + 60_000).warc_date())),
             site(|host| host.rest_until = Some(Timestamp(NOW.0 - 60_000).warc_date())),
             site(|host| (host.waiting, host.later) = (0, 0)),
@@ -342,6 +370,30 @@ mod tests {
     }
 
     #[test]
+    fn lines_that_make_us_slower_lift_no_rule_of_the_site() {
+        let lines = |group: &str, pause_ms: u64| {
+            let said = site(|host| {
+                (host.robots.group, host.rest_ms) = (group.into(), pause_ms);
+                host.robots.lines.push((4, "Allow: /x/y".into()));
+            });
+            said.slowed("Nephila").slow_lines
+        };
+        let named = "User-agent: Nephila";
+        assert_eq!(lines("everybody", 1_000), [named, "Crawl-delay: 10", "Disallow: /x", "Allow: /x/y"]);
+        assert_eq!(lines("named", 1_000), ["Crawl-delay: 10"], "the group has its rules");
+        assert_eq!(lines("none", 1_000), [named, "Crawl-delay: 10"]);
+        assert_eq!(lines("", 0), [named, "Crawl-delay: 10"]);
+        assert_eq!(lines("named", 10_000), ["Crawl-delay: 20"], "more than the pause in force");
+        // By our own reader, the lines behind the file that they are made for.
+        let file = "User-agent: *\nDisallow: /x\nAllow: /x/y\n";
+        let said = format!("{file}{}\n", lines("everybody", 1_000).join("\n"));
+        let robots = nephila_core::robots::Robots::parse(said.as_bytes(), "Nephila");
+        let allowed = ["/", "/x", "/x/y"].map(|path| robots.verdict(path).allowed);
+        assert_eq!(allowed, [true, false, true]);
+        assert_eq!(robots.crawl_delay(), Some(std::time::Duration::from_secs(10)));
+    }
+
+    #[test]
     fn the_requests_over_both_schemes_are_one_list_without_names_of_hosts() {
         let request = |at_ms, url: &str| RequestSaid { at_ms, url: url.into(), ..RequestSaid::default() };
         let seen = |origin: &str, times: &[u64]| Seen {
@@ -368,6 +420,8 @@ mod tests {
         assert_eq!((said.requests_total, said.violations, said.sites.len()), (3, 2, 2));
         assert_eq!(said.from.as_deref(), Some("1970-01-01T00:00:03Z"));
         assert_eq!(said.stop_lines, ["User-agent: Nephila", "Disallow: /"]);
+        assert_eq!(said.slow_lines, ["User-agent: Nephila", "Crawl-delay: 10"]);
+        assert!(said.sites.iter().all(|site| site.slow_lines == said.slow_lines));
         let nobody = Seen { origin: "http://b.test".into(), host: Some(None), ..Seen::default() };
         assert_eq!(PublicHost::of("b.test", crawler, vec![nobody], NOW, 1_000).sites, []);
     }

@@ -33,6 +33,9 @@ pub struct PublicJob {
     pub bytes: u64,
     /// How the URLs ended.
     pub ended_as: EndedSaid,
+    /// Whether these counts lack those of a node that did not answer.
+    #[serde(default)]
+    pub partial: bool,
     /// Pages per second over the last minutes; none while that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages_per_s: Option<f64>,
@@ -49,6 +52,8 @@ pub(super) struct Whole {
     progress: ProgressSaid,
     #[serde(default)]
     ended_as: EndedSaid,
+    #[serde(default)]
+    partial: bool,
     #[serde(default)]
     begun: Option<String>,
 }
@@ -69,7 +74,7 @@ impl Whole {
 impl PublicJob {
     /// The answer for a job at this time, with this rate.
     pub(super) fn of(whole: Whole, crawler: Crawler, now: Timestamp, rate: Option<f64>) -> PublicJob {
-        let Whole { job: Named { name, state }, progress, ended_as, begun } = whole;
+        let Whole { job: Named { name, state }, progress, ended_as, partial, begun } = whole;
         let ProgressSaid { left, pages, bytes, complete } = progress;
         let is_done = complete.is_some() || (state == State::Running && left == 0 && pages > 0);
         let is_running = state == State::Running && !is_done;
@@ -86,6 +91,7 @@ impl PublicJob {
             pages,
             bytes,
             ended_as,
+            partial,
             pages_per_s,
             left_s: left_s.map(|rate| (left as f64 / rate) as u64),
         }
@@ -121,6 +127,16 @@ mod tests {
         assert_eq!((job.pages_per_s, job.left_s), (Some(0.5), Some(200)));
         let text = serde_json::to_string(&job).unwrap();
         assert!(!text.contains("a.test") && !text.contains("secret") && !text.contains("b.test"), "{text}");
+    }
+
+    #[test]
+    fn counts_that_lack_a_node_say_so() {
+        assert!(!said(whole("running", 9), None).partial, "one machine says nothing of it");
+        for partial in [true, false] {
+            let mut job = whole("running", 9);
+            job["partial"] = partial.into();
+            assert_eq!(said(job, None).partial, partial);
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod page;
 mod secret;
 mod shelf;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -35,7 +35,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{Ask, Own};
-use crate::client::Question;
+use crate::client::{NoAnswer, Question, Reply};
 use crate::explain::HostView;
 use crate::operation::{Kind as Values, Operation, Parameter, Verb, change, get, part, query};
 use crate::politeness::PolitenessSaid;
@@ -58,6 +58,9 @@ pub use secret::LinkSecret;
 const PART_BYTES_MAX: usize = 16 << 20;
 /// Timeout of such an answer.
 const PART_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of the answer about the queue of a host. Without that answer, the page shows the requests and says what is
+/// missing. Together with [`PART_TIMEOUT`] less than a reader waits.
+const HOST_TIMEOUT: Duration = Duration::from_secs(4);
 /// `Retry-After` in seconds while an answer cannot be made.
 const RETRY: u64 = 5;
 
@@ -164,7 +167,7 @@ pub trait Publishes: Answers {
 /// What a server needs for its public pages.
 #[derive(Debug)]
 pub struct Public {
-    secret: LinkSecret,
+    secret: Arc<LinkSecret>,
     crawler: Crawler,
     /// The usual pause between two requests to a host.
     usual_ms: u64,
@@ -218,7 +221,7 @@ impl Public {
         };
         let usual_ms = u64::try_from(settings.frontier.host_delay.as_millis()).unwrap_or(u64::MAX);
         let (base, shelf, clock) = (Base::of(settings), Shelf::default(), Clock::new());
-        Public { secret, crawler, usual_ms, base, shelf, clock }
+        Public { secret: Arc::new(secret), crawler, usual_ms, base, shelf, clock }
     }
 
     /// Sets the address at which the server answers.
@@ -307,7 +310,7 @@ async fn create<A: Publishes>(server: &A, asked: &HttpQuestion) -> Result<HttpAn
     let public = server.public().ok_or_else(none)?;
     if subject.kind == Kind::Job {
         let target = format!("/api/v1/jobs/{}", escaped(&subject.name));
-        let reply = Own(server).ask(Question::get(target, PART_BYTES_MAX, PART_TIMEOUT)).await;
+        let reply = ask(server, target, PART_TIMEOUT).await;
         match reply.map(|reply| (reply.status, reply.problem())) {
             Ok((StatusCode::OK, _)) => {}
             Ok((StatusCode::NOT_FOUND, (_, detail))) => {
@@ -317,7 +320,11 @@ async fn create<A: Publishes>(server: &A, asked: &HttpQuestion) -> Result<HttpAn
             Err(error) => return Err(unavailable(error.to_string())),
         }
     }
-    let secret = public.secret.made().map_err(|error| unavailable(format!("{error:#}")))?;
+    let secret = public.secret.clone();
+    let secret = match tokio::task::spawn_blocking(move || secret.made()).await {
+        Ok(made) => made.map_err(|error| unavailable(format!("{error:#}")))?,
+        Err(error) => return Err(unavailable(error.to_string())),
+    };
     let (until, path) = made(&secret, &subject, life, public.now());
     let (until, url) = (Timestamp::from_secs(until).warc_date(), public.base.url(Some(asked), &path));
     let Subject { kind, name } = subject;
@@ -367,10 +374,17 @@ async fn data<A: Publishes>(server: &A, subject: Subject, asked: &HttpQuestion) 
     })
 }
 
+async fn ask<A: Answers>(server: &A, target: String, timeout: Duration) -> Result<Reply, NoAnswer> {
+    Own(server).ask(Question::get(target, PART_BYTES_MAX, timeout)).await
+}
+
 /// The answer of another operation; `Err` if there is none, with whether the thing does not exist.
-async fn part_of<A: Answers, T: DeserializeOwned>(server: &A, target: &str) -> Result<T, bool> {
-    let reply = Own(server).ask(Question::get(target, PART_BYTES_MAX, PART_TIMEOUT)).await;
-    let reply = reply.map_err(|_| false)?;
+async fn part_of<A: Answers, T: DeserializeOwned>(
+    server: &A,
+    target: String,
+    timeout: Duration,
+) -> Result<T, bool> {
+    let reply = ask(server, target, timeout).await.map_err(|_| false)?;
     match reply.status {
         StatusCode::OK => reply.json().map_err(|_| false),
         status => Err(status == StatusCode::NOT_FOUND),
@@ -388,7 +402,7 @@ async fn find_job<A: Publishes>(
     pace: &Mutex<Pace>,
 ) -> Result<Option<Bytes>, Busy> {
     let target = format!("/api/v1/jobs/{}", escaped(&subject.name));
-    let whole = match part_of::<A, job::Whole>(server, &target).await {
+    let whole = match part_of::<A, job::Whole>(server, target, PART_TIMEOUT).await {
         Ok(whole) => whole,
         Err(true) => return Ok(None),
         Err(false) => return Err(Busy::NotNow),
@@ -398,7 +412,7 @@ async fn find_job<A: Publishes>(
     let rate = match measured {
         Some(rate) => Some(rate),
         // The rate of a crawl is the one of its only job.
-        None => part_of::<A, StatusSaid>(server, "/api/v1/status")
+        None => part_of::<A, StatusSaid>(server, "/api/v1/status".to_owned(), PART_TIMEOUT)
             .await
             .ok()
             .filter(|status| status.jobs.len() == 1)
@@ -412,29 +426,34 @@ async fn find_host<A: Publishes>(
     public: &Public,
     subject: &Subject,
 ) -> Result<Option<Bytes>, Busy> {
-    let (mut all, mut answered) = (Vec::new(), false);
-    for origin in subject.origins() {
-        let url = escaped(&format!("{origin}/"));
-        let host: Result<Option<HostView>, bool> = part_of(server, &format!("/api/v1/host?url={url}")).await;
-        let mut seen = Seen { origin, host: host.ok(), ..Seen::default() };
-        answered |= seen.host.is_some();
-        // Nothing was requested from a host that nobody knows: its log need not be looked for.
-        if !matches!(seen.host, Some(None)) {
-            let limit = host::REQUESTS_MAX;
-            let target = format!("/api/v1/host/timeline?url={url}&limit={limit}");
-            let timeline: Result<TimelineSaid, bool> = part_of(server, &target).await;
-            let polite: Result<PolitenessSaid, bool> =
-                part_of(server, &format!("/api/v1/politeness?url={url}")).await;
-            answered |= timeline.is_ok();
-            (seen.timeline, seen.polite) = (timeline.unwrap_or_default(), polite.unwrap_or_default());
-        }
-        all.push(seen);
-    }
-    if !answered {
-        return Err(Busy::NotNow);
-    }
+    let finding = subject.origins().into_iter().map(|origin| find_origin(server, origin));
+    let all = futures_util::future::try_join_all(finding).await?;
     let (crawler, now) = (public.crawler.clone(), public.now());
     Ok(as_json(&PublicHost::of(&subject.name, crawler, all, now, public.usual_ms)))
+}
+
+/// What is known of a host over one scheme. Without its requests nothing is said: none would be a false statement.
+async fn find_origin<A: Answers>(server: &A, origin: String) -> Result<Seen, Busy> {
+    let url = escaped(&format!("{origin}/"));
+    let target = format!("/api/v1/host?url={url}");
+    let host = part_of::<A, Option<HostView>>(server, target, HOST_TIMEOUT).await.ok();
+    // Nothing was requested from a host that nobody knows: its log need not be looked for.
+    if matches!(host, Some(None)) {
+        return Ok(Seen { origin, host, ..Seen::default() });
+    }
+    let limit = host::REQUESTS_MAX;
+    let (timeline, polite) = tokio::join!(
+        part_of::<A, TimelineSaid>(
+            server,
+            format!("/api/v1/host/timeline?url={url}&limit={limit}"),
+            PART_TIMEOUT
+        ),
+        part_of::<A, PolitenessSaid>(server, format!("/api/v1/politeness?url={url}"), PART_TIMEOUT),
+    );
+    match (timeline, polite) {
+        (Ok(timeline), Ok(polite)) => Ok(Seen { origin, host, timeline, polite }),
+        _ => Err(Busy::NotNow),
+    }
 }
 
 #[cfg(test)]

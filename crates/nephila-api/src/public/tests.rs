@@ -1,7 +1,7 @@
 //! Links over the table of operations and through a real server: what they open, and what they do not.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use http::{HeaderMap, HeaderValue, Method};
@@ -11,7 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::answers::tests::{World, log_lines, offer, world};
-use crate::{Answers, Guard, Keys, Questions, Reply, Token, serve};
+use crate::timeline::RequestSaid;
+use crate::{Answers, Guard, Keys, Questions, Reply, Routes, Token, operations, serve};
 
 async fn ask(world: &World, method: Method, target: &str, accept: &str, body: &Value) -> Reply {
     let mut headers = HeaderMap::new();
@@ -192,6 +193,81 @@ async fn a_hundred_readers_get_the_same_answer() {
             status => assert_eq!((status, reply.field("retry-after")), (429, Some("1"))),
         }
     }
+}
+
+/// A server that does not reach the owner of a host, and answers about its requests with this status after this time.
+struct Fake {
+    public: Public,
+    timeline: (StatusCode, Duration),
+    polite: (StatusCode, Duration),
+}
+
+impl Fake {
+    fn new(timeline: (u16, u64), polite: (u16, u64)) -> Fake {
+        let public = Public::new(LinkSecret::of_cluster(&[7; 16], ""), &Settings::default());
+        let part = |(status, seconds)| (StatusCode::from_u16(status).unwrap(), Duration::from_secs(seconds));
+        Fake { public, timeline: part(timeline), polite: part(polite) }
+    }
+
+    async fn find(&self, name: &str) -> Result<Option<Bytes>, Busy> {
+        find_host(self, &self.public, &Subject::named(Kind::Host, name).unwrap()).await
+    }
+}
+
+async fn later((status, time): (StatusCode, Duration), said: impl Serialize + Send) -> HttpAnswer {
+    tokio::time::sleep(time).await;
+    reply(status, "application/json", as_json(&said).unwrap())
+}
+
+impl Answers for Fake {
+    fn routes() -> &'static Routes<Fake> {
+        static ROUTES: LazyLock<Routes<Fake>> = LazyLock::new(|| {
+            let host =
+                route::<Fake>(&operations::HOST, |_, _| Box::pin(std::future::pending::<HttpAnswer>()));
+            let timeline = route::<Fake>(&operations::TIMELINE, |fake, asked| {
+                Box::pin(async move {
+                    let url = asked.parameter("url").unwrap();
+                    let requests = vec![RequestSaid { at_ms: 5_000, url, ..RequestSaid::default() }];
+                    later(fake.timeline, TimelineSaid { requests, ..TimelineSaid::default() }).await
+                })
+            });
+            let polite = route::<Fake>(&operations::POLITENESS, |fake, _| {
+                Box::pin(async move {
+                    let said = PolitenessSaid { requests: 1, ..PolitenessSaid::default() };
+                    later(fake.polite, said).await
+                })
+            });
+            Routes::new("a node without the owner of a host", [host, timeline, polite])
+        });
+        &ROUTES
+    }
+}
+
+impl Publishes for Fake {
+    fn public(&self) -> Option<&Public> {
+        Some(&self.public)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_never_says_that_there_were_no_requests_because_nobody_answered() {
+    for (timeline, polite) in
+        [((503, 0), (200, 0)), ((200, 0), (503, 0)), ((200, 60), (200, 0)), ((200, 0), (200, 60))]
+    {
+        let found = Fake::new(timeline, polite).find("a.test").await;
+        assert_eq!(found, Err(Busy::NotNow), "{timeline:?} {polite:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_whose_owner_does_not_answer_shows_its_requests_before_readers_give_up() {
+    let began = tokio::time::Instant::now();
+    let found = Fake::new((200, 3), (200, 3)).find("a.test").await.unwrap().unwrap();
+    assert_eq!(began.elapsed().as_secs(), HOST_TIMEOUT.as_secs() + 3, "all at the same time");
+    let said: PublicHost = serde_json::from_slice(&found).unwrap();
+    assert_eq!((said.requests_total, said.requests.len()), (2, 2), "one over each scheme");
+    let states: Vec<&str> = said.sites.iter().map(|site| &*site.state).collect();
+    assert_eq!(states, ["unknown", "unknown"]);
 }
 
 /// Sends a request to a server, and returns the status.

@@ -1,7 +1,8 @@
 //! One POST to a receiver, over a connection of its own.
 //!
 //! Invariants: redirects are not followed; the head of an answer is bounded in size, and of its body only a bounded part
-//! is read; with TLS, nothing is sent before the receiver has proved its name. The caller bounds the time.
+//! is read; with TLS, nothing is sent before the receiver has proved its name; the time to the head of an answer is
+//! bounded by the caller, and a head that came in time counts, whatever happens to the body.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,9 +11,11 @@ use std::time::Duration;
 use anyhow::Context;
 use bytes::Bytes;
 use http::header::{self, HeaderMap};
+use http::response::Parts;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
@@ -71,12 +74,21 @@ impl Receiver {
         Ok(Receiver { address: (host, port), authority, target, tls })
     }
 
-    /// Sends a delivery, and returns status and fields of the answer, or why there is none.
+    /// Sends a delivery, and returns status and fields of the answer, or the reason for a missing one. The head of the
+    /// answer comes within `timeout`; the end of the body may take [`BODY_TIME_MAX`] more.
     pub(super) async fn post(
         &self,
         fields: [(&'static str, String); 3],
         body: Bytes,
+        timeout: Duration,
     ) -> Result<(StatusCode, HeaderMap), String> {
+        match tokio::time::timeout(timeout, self.answer(fields, body)).await {
+            Ok(answer) => Ok(answer?.end().await),
+            Err(_) => Err(format!("no answer within {}", humantime::format_duration(timeout))),
+        }
+    }
+
+    async fn answer(&self, fields: [(&'static str, String); 3], body: Bytes) -> Result<Answer, String> {
         let (host, port) = &self.address;
         let stream = TcpStream::connect((host.as_str(), *port)).await;
         let stream = stream.map_err(|error| format!("no connection: {error}"))?;
@@ -98,20 +110,36 @@ impl Receiver {
     }
 }
 
+/// An answer whose body may still come.
+struct Answer {
+    head: Parts,
+    body: Incoming,
+    /// The connection ends when these are dropped.
+    _sender: SendRequest<Full<Bytes>>,
+    _driving: JoinSet<hyper::Result<()>>,
+}
+
+impl Answer {
+    /// Reads a bounded part of the body.
+    async fn end(self) -> (StatusCode, HeaderMap) {
+        let Answer { head, body, _sender, _driving } = self;
+        // The status has said everything.
+        _ = tokio::time::timeout(BODY_TIME_MAX, Limited::new(body, BODY_BYTES_MAX).collect()).await;
+        (head.status, head.headers)
+    }
+}
+
 async fn exchange<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     stream: S,
     request: Request<Full<Bytes>>,
-) -> Result<(StatusCode, HeaderMap), String> {
+) -> Result<Answer, String> {
     let handshake = http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|error| error.to_string())?;
-    // Ends with this function.
     let mut driving = JoinSet::new();
     driving.spawn(connection);
     let response = sender.send_request(request).await.map_err(|error| format!("no answer: {error}"))?;
     let (head, body) = response.into_parts();
-    // The status has said everything.
-    _ = tokio::time::timeout(BODY_TIME_MAX, Limited::new(body, BODY_BYTES_MAX).collect()).await;
-    Ok((head.status, head.headers))
+    Ok(Answer { head, body, _sender: sender, _driving: driving })
 }
 
 /// TLS 1.2 and 1.3: receivers are programs of others.

@@ -8,7 +8,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use nephila_core::spider::answer::retry_after;
 use nephila_core::time::Timestamp;
-use nephila_core::webhook::{Answer, Delivery, Limits, Sender, Task, deliveries};
+use nephila_core::webhook::{Answer, Delivery, Limits, Sender, Task, deliveries, millis};
 use nephila_engine::clock::Clock;
 use nephila_engine::folder::Folder;
 use tokio::sync::watch;
@@ -52,6 +52,13 @@ impl Message {
     }
 }
 
+/// The deliveries of a page, and what its reader said of it.
+struct Read {
+    messages: Vec<Message>,
+    moved: bool,
+    is_full: bool,
+}
+
 impl Hook {
     /// Runs until the receiver is gone, or until the process finishes: then at most until that moment.
     pub(super) async fn run(self, finish: watch::Receiver<Option<Instant>>) {
@@ -85,10 +92,10 @@ impl Hook {
                     let read = self.read().await;
                     let now = clock.now().mono;
                     match &read {
-                        Ok((page, moved)) => sender.was_read(now, page.len(), *moved),
+                        Ok(read) => sender.was_read(now, read.messages.len(), read.moved, read.is_full),
                         Err(_) => sender.could_not_read(now, chance()),
                     }
-                    read.map(|(page, _)| (messages, accepted) = (page, 0)).err().map(in_words)
+                    read.map(|read| (messages, accepted) = (read.messages, 0)).err().map(in_words)
                 }
                 Task::Send(number) => {
                     let (answer, failure) = self.send(&messages[number], &clock).await;
@@ -141,8 +148,8 @@ impl Hook {
         }
     }
 
-    /// Reads the next page, on a blocking thread. Returns its deliveries, and whether the page came further.
-    async fn read(&mut self) -> anyhow::Result<(Vec<Message>, bool)> {
+    /// Reads the next page, on a blocking thread.
+    async fn read(&mut self) -> anyhow::Result<Read> {
         let (reader, folder, position) = (self.reader.take(), self.folder.clone(), self.position.clone());
         let (wanted, limits) = (self.wanted.clone(), self.limits);
         let bounds = Bounds { events: limits.events_max, bytes: limits.bytes_max, ..Bounds::default() };
@@ -157,7 +164,8 @@ impl Hook {
         let (reader, page) = tokio::task::spawn_blocking(read).await.context("reading events")??;
         let messages = deliveries(&self.name, &page.lines, &page.position, self.limits);
         (self.reader, self.position) = (Some(reader), page.position);
-        Ok((messages.into_iter().map(Message::of).collect(), page.moved))
+        let messages = messages.into_iter().map(Message::of).collect();
+        Ok(Read { messages, moved: page.moved, is_full: page.is_full })
     }
 
     /// Records the position, on a blocking thread.
@@ -175,9 +183,8 @@ impl Hook {
             ("webhook-timestamp", seconds.to_string()),
             ("webhook-signature", self.secrets.signatures(&message.id, seconds, &message.body)),
         ];
-        let post = self.receiver.post(fields, message.body.clone());
-        match tokio::time::timeout(self.timeout, post).await {
-            Ok(Ok((status, fields))) => {
+        match self.receiver.post(fields, message.body.clone(), self.timeout).await {
+            Ok((status, fields)) => {
                 let retry_after = retry_after(&fields, clock.now().wall);
                 let answer = Answer::Status { status: status.as_u16(), retry_after };
                 if status.is_success() {
@@ -189,16 +196,9 @@ impl Hook {
                 let more = if status.is_redirection() { ", and redirects are not followed" } else { "" };
                 (answer, Some(format!("status {}{more}", status.as_u16())))
             }
-            Ok(Err(error)) => {
+            Err(error) => {
                 self.seen.unanswered.fetch_add(1, Relaxed);
                 (Answer::Nothing, Some(error))
-            }
-            Err(_) => {
-                self.seen.unanswered.fetch_add(1, Relaxed);
-                (
-                    Answer::Nothing,
-                    Some(format!("no answer within {}", humantime::format_duration(self.timeout))),
-                )
             }
         }
     }
@@ -221,8 +221,4 @@ fn in_words(error: anyhow::Error) -> String {
 /// A random number, for the jitter of waits.
 fn chance() -> u64 {
     uuid::Uuid::new_v4().as_u64_pair().1
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

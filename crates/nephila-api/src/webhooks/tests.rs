@@ -21,7 +21,7 @@ fn fields() -> [(&'static str, String); 3] {
 
 async fn post(url: &str, ca_file: &Path) -> Result<u16, String> {
     let receiver = Receiver::new(&Url::parse(url).unwrap(), ca_file).unwrap();
-    let posted = receiver.post(fields(), bytes::Bytes::from_static(b"{}"));
+    let posted = receiver.post(fields(), bytes::Bytes::from_static(b"{}"), 2 * PATIENCE);
     let posted = tokio::time::timeout(PATIENCE, posted).await.expect("it ends");
     posted.map(|(status, _)| status.as_u16())
 }
@@ -57,6 +57,40 @@ async fn an_answer_is_its_status_and_never_more_than_a_bounded_part_is_read() {
         let got = post(&format!("http://127.0.0.1:{port}/"), Path::new("")).await;
         assert_eq!(got.as_ref().ok().copied(), want, "{answer:?}: {got:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_whose_head_came_in_time_counts_though_its_body_never_ends() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 4096];
+            _ = stream.read(&mut request).await;
+            _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n").await;
+            // Slow enough that no limit on bytes ends it.
+            while stream.write_all(b"x").await.is_ok() {
+                _ = tell.send(());
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    });
+    let receiver = Receiver::new(&Url::parse(&url).unwrap(), Path::new("")).unwrap();
+    // Less than the time for the body.
+    let timeout = Duration::from_millis(1_500);
+    let posted = receiver.post(fields(), bytes::Bytes::from_static(b"{}"), timeout).await;
+    assert_eq!(posted.map(|(status, _)| status.as_u16()), Ok(200));
+    assert!(told.recv().await.is_some(), "a part of the body came");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_that_does_not_come_in_time_is_no_answer() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let receiver = Receiver::new(&Url::parse(&url).unwrap(), Path::new("")).unwrap();
+    let posted = receiver.post(fields(), bytes::Bytes::new(), Duration::from_millis(50)).await;
+    assert_eq!(posted.map(|(status, _)| status.as_u16()), Err("no answer within 50ms".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,7 +138,7 @@ fn a_webhook_that_failed_for_ten_minutes_or_is_gone_is_a_trouble() {
     let at = |mono: u64| Now { mono, wall: Timestamp(1_700_000_000_000 + mono) };
     let seen = Seen::new("mine");
     let mut sender = Sender::new(0);
-    sender.was_read(0, 1, true);
+    sender.was_read(0, 1, true, false);
     sender.answered(5_000, Answer::Nothing, 0);
     seen.set_error("no connection");
     seen.oldest.store(at(0).wall.0, std::sync::atomic::Ordering::Relaxed);
@@ -121,7 +155,7 @@ fn a_webhook_that_failed_for_ten_minutes_or_is_gone_is_a_trouble() {
     assert_eq!((seen.trouble(at(alarm_at).wall), &*seen.said(at(0).wall).state), (None, "delivering"));
 
     let mut gone = Sender::new(0);
-    gone.was_read(0, 1, true);
+    gone.was_read(0, 1, true, false);
     gone.answered(0, Answer::Status { status: 410, retry_after: None }, 0);
     seen.note(&gone, at(0));
     assert!(seen.trouble(at(0).wall).unwrap().contains("410"));

@@ -45,6 +45,7 @@ use nephila_api::{
 };
 use nephila_engine::crawl::shared::Shared;
 use nephila_engine::crawl::stage::SpiderSaid;
+use nephila_engine::settings::Settings;
 
 pub use bind::{Bound, among, bind, token};
 
@@ -124,7 +125,9 @@ impl Drop for Serving {
 pub fn start(node: &Arc<Node>, bound: Option<Bound>) -> anyhow::Result<Serving> {
     let token = match bound.as_ref().map(|bound| &bound.guard) {
         Some(Guard::Token(keys)) => Some(keys.nodes.clone()),
-        _ => None,
+        Some(_) => None,
+        // The other nodes have it: they know this one by it, and open the links that are made here.
+        None => among_nodes(&node.settings)?,
     };
     let clients = Semaphore::new(CLIENTS_MAX);
     let stored = Stored::of(node)?;
@@ -150,6 +153,18 @@ pub fn start(node: &Arc<Node>, bound: Option<Bound>) -> anyhow::Result<Serving> 
         tokio::spawn(serve(listener, api.clone(), guard, tls, CONNECTIONS_MAX))
     });
     Ok(Serving { _folder: Server::start(&node.folder, api), _sampling: sampling, tcp })
+}
+
+/// The secret among the nodes as the settings name it, for a node without an address of its own.
+fn among_nodes(settings: &Settings) -> anyhow::Result<Option<Arc<str>>> {
+    let api = &settings.api;
+    for file in [&api.node_token_file, &api.token_file] {
+        if let Some(secret) = token(file)? {
+            return Ok(Some(secret));
+        }
+    }
+    let secret = api.token.trim();
+    Ok((!secret.is_empty()).then(|| secret.into()))
 }
 
 impl Answers for Api {
@@ -438,5 +453,34 @@ impl From<Error> for Instead {
             }
         };
         answer.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_node_without_an_address_has_the_secret_that_it_would_have_with_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let file = dir.path().join(name);
+            std::fs::write(&file, format!("{name}-secret\n")).unwrap();
+            file
+        };
+        let is_same = async |settings: &Settings, secret: Option<&str>| {
+            let bound = bind(settings, "one").await.unwrap().unwrap();
+            let keys = if let Guard::Token(keys) = &bound.guard { Some(&*keys.nodes) } else { None };
+            assert_eq!((keys, among_nodes(settings).unwrap().as_deref()), (secret, secret));
+        };
+        let mut settings = Settings::default();
+        settings.api.listen = "127.0.0.1:0".into();
+        is_same(&settings, None).await;
+        settings.api.token = " written ".into();
+        is_same(&settings, Some("written")).await;
+        settings.api.token_file = file("all");
+        is_same(&settings, Some("all-secret")).await;
+        settings.api.node_token_file = file("nodes");
+        is_same(&settings, Some("nodes-secret")).await;
     }
 }

@@ -72,6 +72,9 @@ pub(super) struct JobWhole {
     pub(super) seeds_total: u64,
     /// How its URLs ended.
     pub(super) ended_as: EndedSaid,
+    /// Whether these counts, the seeds and the rules lack the part of a node that did not answer.
+    #[serde(default)]
+    pub(super) partial: bool,
     /// When the first of the first seeds was added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) begun: Option<String>,
@@ -104,6 +107,8 @@ impl From<JobView> for JobRow {
 struct Parts<T> {
     parts: Vec<(String, T)>,
     silent: Vec<(String, String)>,
+    /// Whether there are nodes without an API, which cannot be asked.
+    has_mute: bool,
 }
 
 impl Api {
@@ -114,9 +119,10 @@ impl Api {
     /// Asks all other nodes for their parts. Nodes without an API are left out: the API is optional.
     async fn parts<T: DeserializeOwned>(&self, target: &str, timeout: Duration) -> Parts<T> {
         let question = Question::get(target, PART_BYTES_MAX, timeout).with(FORWARDED, "owner");
-        let mut all = Parts { parts: Vec::new(), silent: Vec::new() };
+        let mut all = Parts { parts: Vec::new(), silent: Vec::new(), has_mute: false };
         for (other, answer) in self.ask_all(&question).await {
             if other.address.is_empty() {
+                all.has_mute = true;
                 continue;
             }
             let part = answer.and_then(|reply| match reply.status {
@@ -400,11 +406,12 @@ impl Api {
         if Api::is_part(asked) {
             return Ok(ok(&part));
         }
-        for (_, other) in self.parts::<JobPart>(&asked.target, PART_MAX).await.parts {
-            part.add(other);
-        }
+        let others = self.parts::<JobPart>(&asked.target, PART_MAX).await;
+        let partial = others.has_mute || !others.silent.is_empty();
+        others.parts.into_iter().for_each(|(_, other)| part.add(other));
         let JobPart { ended_as, begun, seeds, rules } = part;
-        Ok(ok(&JobWhole { seeds_total: said.record.seeds(), said, ended_as, begun, seeds, rules }))
+        let seeds_total = said.record.seeds();
+        Ok(ok(&JobWhole { said, seeds_total, ended_as, partial, begun, seeds, rules }))
     }
 }
 

@@ -57,6 +57,8 @@ pub struct RobotsView {
     pub rules: usize,
     /// The first of these rules in the order of the file, at most [`RULES_MAX`]: number and text of the line.
     pub lines: Vec<(usize, Box<str>)>,
+    /// Whether they forbid everything, for any URL.
+    pub forbids_all: bool,
     /// Stored bytes.
     pub bytes: usize,
     /// Statements about the use of the site's pages.
@@ -154,6 +156,7 @@ impl<S: State> Frontier<S> {
             group: robots.group(),
             rules: robots.rule_count(),
             lines: robots.rules(RULES_MAX).into_iter().map(|(line, text)| (line, text.into())).collect(),
+            forbids_all: robots.forbids_all(),
             notes: robots.notes().to_vec(),
             bytes,
         });

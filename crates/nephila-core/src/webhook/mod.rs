@@ -11,4 +11,4 @@ pub mod sender;
 mod tests;
 
 pub use batch::{Delivery, Limits, deliveries};
-pub use sender::{Answer, Sender, Task};
+pub use sender::{Answer, Sender, Task, millis};

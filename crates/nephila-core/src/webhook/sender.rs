@@ -6,16 +6,19 @@
 //! gone for good (410).
 //!
 //! Invariants: the position is recorded only when every event before the position was accepted; after a failure
-//! nothing is done before the wait is over; between two tasks that find nothing lies [`LOOK_EVERY`].
+//! nothing is done before the wait is over; between a page that no limit cut and the next one lies [`LOOK_EVERY`],
+//! except at the end of the process.
 
 use std::time::Duration;
 
-/// Interval of reading while there are no new events.
+/// Interval of reading while a page has all events that there are.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Wait after the first failure, before jitter.
 pub const FIRST_WAIT: Duration = Duration::from_secs(2);
 /// Maximum wait after a failure, also if the receiver names a longer one.
 pub const WAIT_MAX: Duration = Duration::from_secs(3_600);
+/// Maximum wait after a failure on this machine: reading events, or recording the position.
+pub const LOCAL_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Minimum wait if the receiver names one.
 pub const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 /// Interval of recording the position while no event is to be delivered.
@@ -65,6 +68,8 @@ enum Stage {
 pub struct Sender {
     stage: Stage,
     not_before: u64,
+    /// Events are not read before this time, unless the process ends.
+    read_from: u64,
     /// Failures in a row.
     failures: u32,
     failing_since: Option<u64>,
@@ -81,6 +86,7 @@ impl Sender {
         Sender {
             stage: Stage::Reading,
             not_before: now,
+            read_from: now,
             failures: 0,
             failing_since: None,
             saved_at: now,
@@ -91,42 +97,43 @@ impl Sender {
 
     /// What is to be done now.
     pub fn next(&self, now: u64) -> Task {
-        if self.stage == Stage::Gone {
-            return Task::End;
-        }
+        let task = match self.stage {
+            Stage::Reading => Task::Read,
+            Stage::Sending { next, .. } => Task::Send(next),
+            Stage::Saving => Task::Save,
+            Stage::Gone => return Task::End,
+        };
         if let Some(by) = self.finish_by {
             let has_time = now < by && self.not_before <= by;
             if !has_time || self.is_caught_up() {
                 return Task::End;
             }
         }
-        if now < self.not_before {
-            return Task::Wait(Duration::from_millis(self.not_before - now));
+        let is_look = task == Task::Read && self.finish_by.is_none();
+        let from = if is_look { self.not_before.max(self.read_from) } else { self.not_before };
+        if now < from {
+            return Task::Wait(Duration::from_millis(from - now));
         }
-        match self.stage {
-            Stage::Reading => Task::Read,
-            Stage::Sending { next, .. } => Task::Send(next),
-            Stage::Saving => Task::Save,
-            Stage::Gone => Task::End,
-        }
+        task
     }
 
-    /// The events were read: the number of deliveries, and whether the reading came further than the one before.
-    pub fn was_read(&mut self, now: u64, deliveries: usize, moved: bool) {
+    /// A page of events was read: the number of deliveries, whether the page came further than the one before, and
+    /// whether a limit cut it, so that there is more to read.
+    pub fn was_read(&mut self, now: u64, deliveries: usize, moved: bool, is_full: bool) {
         self.succeeded();
         self.is_caught_up = !moved;
+        self.read_from = if is_full { now } else { now.saturating_add(millis(LOOK_EVERY)) };
         let is_old = now.saturating_sub(self.saved_at) >= millis(SAVE_EVERY);
         match deliveries {
             0 if moved && is_old => self.stage = Stage::Saving,
-            0 if moved => {}
-            0 => self.not_before = now + millis(LOOK_EVERY),
+            0 => {}
             count => self.stage = Stage::Sending { next: 0, count },
         }
     }
 
     /// The events could not be read. `chance` is a random number.
     pub fn could_not_read(&mut self, now: u64, chance: u64) {
-        self.failed(now, None, chance);
+        self.failed_here(now, chance);
     }
 
     /// The request of a delivery has ended. `chance` is a random number.
@@ -155,7 +162,7 @@ impl Sender {
                 self.saved_at = now;
                 self.stage = Stage::Reading;
             }
-            false => self.failed(now, None, chance),
+            false => self.failed_here(now, chance),
         }
     }
 
@@ -188,26 +195,38 @@ impl Sender {
         (self.failures, self.failing_since) = (0, None);
     }
 
+    /// The receiver did not accept.
     fn failed(&mut self, now: u64, retry_after: Option<Duration>, chance: u64) {
-        self.failures = self.failures.saturating_add(1);
-        self.failing_since.get_or_insert(now);
+        self.count_failure(now);
         let wait = match retry_after {
             Some(said) => said.clamp(RETRY_AFTER_MIN, WAIT_MAX),
-            None => backoff(self.failures, chance),
+            None => backoff(self.failures, WAIT_MAX, chance),
         };
         self.not_before = now + millis(wait);
+    }
+
+    /// This machine could not do its part, which costs the receiver nothing.
+    fn failed_here(&mut self, now: u64, chance: u64) {
+        self.count_failure(now);
+        self.not_before = now + millis(backoff(self.failures, LOCAL_WAIT_MAX, chance));
+    }
+
+    fn count_failure(&mut self, now: u64) {
+        self.failures = self.failures.saturating_add(1);
+        self.failing_since.get_or_insert(now);
     }
 }
 
 /// The wait after this number of failures in a row: between a half and the whole of [`FIRST_WAIT`], doubled with each
-/// failure up to [`WAIT_MAX`].
-pub fn backoff(failures: u32, chance: u64) -> Duration {
+/// failure up to `wait_max`.
+pub fn backoff(failures: u32, wait_max: Duration, chance: u64) -> Duration {
     let doubled = 1u64.checked_shl(failures.saturating_sub(1)).unwrap_or(u64::MAX);
-    let whole = millis(FIRST_WAIT).saturating_mul(doubled).min(millis(WAIT_MAX));
+    let whole = millis(FIRST_WAIT).saturating_mul(doubled).min(millis(wait_max));
     let half = whole / 2;
     Duration::from_millis(half + chance % (whole - half + 1))
 }
 
-fn millis(duration: Duration) -> u64 {
+/// A duration in whole milliseconds, the unit of the times of a [`Sender`].
+pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

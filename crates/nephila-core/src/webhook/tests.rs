@@ -1,7 +1,8 @@
 //! Senders in virtual time, at the shipped waits: back-off, `Retry-After`, 410, and crashes at every step.
 
 use super::sender::{
-    ALARM_AFTER, Answer, FIRST_WAIT, LOOK_EVERY, RETRY_AFTER_MIN, SAVE_EVERY, Sender, Task, WAIT_MAX, backoff,
+    ALARM_AFTER, Answer, FIRST_WAIT, LOCAL_WAIT_MAX, LOOK_EVERY, RETRY_AFTER_MIN, SAVE_EVERY, Sender, Task,
+    WAIT_MAX, backoff, millis,
 };
 use super::{Delivery, Limits, deliveries};
 use crate::chance::Chance;
@@ -14,15 +15,11 @@ fn status(status: u16) -> Answer {
     Answer::Status { status, retry_after: None }
 }
 
-fn millis(duration: Duration) -> u64 {
-    duration.as_millis() as u64
-}
-
 /// A sender with one delivery under way.
 fn sending(now: u64) -> Sender {
     let mut sender = Sender::new(now);
     assert_eq!(sender.next(now), Task::Read);
-    sender.was_read(now, 1, true);
+    sender.was_read(now, 1, true, false);
     assert_eq!(sender.next(now), Task::Send(0));
     sender
 }
@@ -30,7 +27,7 @@ fn sending(now: u64) -> Sender {
 #[test]
 fn deliveries_go_one_after_the_other_and_the_position_is_recorded_after_the_last() {
     let mut sender = Sender::new(5);
-    sender.was_read(5, 2, true);
+    sender.was_read(5, 2, true, true);
     assert_eq!(sender.next(5), Task::Send(0));
     sender.answered(6, OK, 0);
     assert_eq!(sender.next(6), Task::Send(1));
@@ -39,7 +36,7 @@ fn deliveries_go_one_after_the_other_and_the_position_is_recorded_after_the_last
     sender.saved(8, true, 0);
     assert_eq!(sender.next(8), Task::Read);
     assert!(!sender.is_caught_up());
-    sender.was_read(9, 0, false);
+    sender.was_read(9, 0, false, false);
     assert_eq!(sender.next(9), Task::Wait(LOOK_EVERY));
     assert!(sender.is_caught_up());
     assert_eq!(sender.next(9 + millis(LOOK_EVERY)), Task::Read);
@@ -50,7 +47,7 @@ fn waits_double_from_two_seconds_to_an_hour_with_jitter_and_end_with_the_first_s
     let (mut sender, mut now, mut waits) = (sending(0), 0, Vec::new());
     for _ in 0..14 {
         // The longest jitter: `chance` modulo one more than a half of the wait.
-        let whole = backoff(waits.len() as u32 + 1, 0) * 2;
+        let whole = backoff(waits.len() as u32 + 1, WAIT_MAX, 0) * 2;
         sender.answered(now, status(500), millis(whole) / 2);
         let Task::Wait(wait) = sender.next(now) else { panic!("{:?}", sender.next(now)) };
         waits.push(wait.as_secs());
@@ -64,7 +61,7 @@ fn waits_double_from_two_seconds_to_an_hour_with_jitter_and_end_with_the_first_s
     sender.answered(now, OK, 0);
     assert_eq!((sender.failing_since(), sender.next(now)), (None, Task::Save));
     sender.saved(now, true, 0);
-    sender.was_read(now, 1, true);
+    sender.was_read(now, 1, true, false);
     sender.answered(now, Answer::Nothing, 0);
     assert_eq!(sender.next(now), Task::Wait(FIRST_WAIT / 2), "the count begins anew");
 }
@@ -73,12 +70,14 @@ fn waits_double_from_two_seconds_to_an_hour_with_jitter_and_end_with_the_first_s
 fn jitter_lies_between_a_half_and_the_whole() {
     let mut chance = Chance(7);
     for failures in 1..80 {
-        let half = backoff(failures, 0);
-        let waits: Vec<Duration> = (0..50).map(|_| backoff(failures, chance.next())).collect();
-        assert!(waits.iter().all(|wait| *wait >= half && *wait <= half * 2 && *wait <= WAIT_MAX));
-        assert!(waits.iter().any(|wait| *wait != waits[0]), "they differ");
+        for wait_max in [WAIT_MAX, LOCAL_WAIT_MAX] {
+            let half = backoff(failures, wait_max, 0);
+            let waits: Vec<Duration> = (0..50).map(|_| backoff(failures, wait_max, chance.next())).collect();
+            assert!(waits.iter().all(|wait| *wait >= half && *wait <= half * 2 && *wait <= wait_max));
+            assert!(waits.iter().any(|wait| *wait != waits[0]), "they differ");
+        }
     }
-    assert_eq!(backoff(u32::MAX, 0), WAIT_MAX / 2);
+    assert_eq!(backoff(u32::MAX, WAIT_MAX, 0), WAIT_MAX / 2);
 }
 
 #[test]
@@ -129,27 +128,63 @@ fn a_position_that_cannot_be_recorded_is_tried_again_before_anything_else() {
 }
 
 #[test]
+fn what_fails_on_this_machine_is_tried_again_within_half_a_minute() {
+    let mut reading = Sender::new(0);
+    (0..20).for_each(|_| reading.could_not_read(0, 0));
+    assert_eq!(reading.next(0), Task::Wait(LOCAL_WAIT_MAX / 2));
+    let mut saving = sending(0);
+    saving.answered(0, OK, 0);
+    (0..20).for_each(|_| saving.saved(0, false, millis(LOCAL_WAIT_MAX) / 2));
+    assert_eq!(saving.next(0), Task::Wait(LOCAL_WAIT_MAX));
+    assert_eq!(saving.next(millis(LOCAL_WAIT_MAX)), Task::Save);
+}
+
+#[test]
+fn a_page_with_all_events_that_there_are_is_followed_by_a_pause_except_at_the_end_of_the_process() {
+    let (mut sender, pause) = (Sender::new(0), millis(LOOK_EVERY));
+    sender.was_read(0, 1, true, false);
+    assert_eq!(sender.next(0), Task::Send(0), "a delivery does not wait for it");
+    sender.answered(10, OK, 0);
+    assert_eq!(sender.next(10), Task::Save);
+    sender.saved(20, true, 0);
+    assert_eq!(sender.next(20), Task::Wait(LOOK_EVERY - Duration::from_millis(20)));
+    assert!(!sender.is_caught_up(), "something may have come since");
+    assert_eq!(sender.next(pause), Task::Read);
+    sender.was_read(pause, 0, true, false);
+    assert_eq!(sender.next(pause), Task::Wait(LOOK_EVERY), "nothing in it was wanted");
+    sender.was_read(2 * pause, 0, true, true);
+    assert_eq!(sender.next(2 * pause), Task::Read, "a limit cut the page");
+    sender.was_read(2 * pause, 1, true, false);
+    sender.answered(2 * pause, OK, 0);
+    sender.saved(2 * pause, true, 0);
+    sender.finish(2 * pause + 1, 10 * pause);
+    assert_eq!(sender.next(2 * pause + 1), Task::Read, "the process waits for it");
+    sender.was_read(2 * pause + 1, 0, true, false);
+    assert_eq!(sender.next(2 * pause + 1), Task::Read);
+}
+
+#[test]
 fn events_that_nobody_wants_are_passed_and_the_position_follows_now_and_then() {
     let mut sender = Sender::new(0);
-    sender.was_read(10, 0, true);
+    sender.was_read(10, 0, true, true);
     assert_eq!(sender.next(10), Task::Read, "there is more to read");
-    sender.was_read(millis(SAVE_EVERY), 0, true);
+    sender.was_read(millis(SAVE_EVERY), 0, true, false);
     assert_eq!(sender.next(millis(SAVE_EVERY)), Task::Save);
     sender.saved(millis(SAVE_EVERY), true, 0);
-    sender.was_read(millis(SAVE_EVERY) + 1, 0, true);
+    sender.was_read(millis(SAVE_EVERY) + 1, 0, true, true);
     assert_eq!(sender.next(millis(SAVE_EVERY) + 1), Task::Read);
 }
 
 #[test]
 fn at_the_end_of_the_process_the_rest_is_delivered_and_no_long_wait_is_waited() {
     let mut idle = Sender::new(0);
-    idle.was_read(0, 0, false);
+    idle.was_read(0, 0, false, false);
     idle.finish(1, 10_000);
     assert_eq!(idle.next(1), Task::Read, "something may have come since");
-    idle.was_read(1, 1, true);
+    idle.was_read(1, 1, true, false);
     idle.answered(2, OK, 0);
     idle.saved(2, true, 0);
-    idle.was_read(3, 0, false);
+    idle.was_read(3, 0, false, false);
     assert_eq!(idle.next(3), Task::End);
     assert!(idle.is_caught_up());
 
@@ -169,6 +204,9 @@ fn at_the_end_of_the_process_the_rest_is_delivered_and_no_long_wait_is_waited() 
     assert_eq!((late.next(9_999), late.next(10_000)), (Task::Send(0), Task::End));
 }
 
+/// Maximum number of events of a page.
+const PAGE_EVENTS: usize = 7;
+
 /// A world with one log, one receiver, and a sender that may lose everything but the recorded position.
 struct World {
     chance: Chance,
@@ -183,7 +221,7 @@ struct World {
 
 impl World {
     fn page(&self) -> (Vec<Delivery>, usize) {
-        let ids: Vec<u64> = (self.recorded as u64..self.log).take(7).collect();
+        let ids: Vec<u64> = (self.recorded as u64..self.log).take(PAGE_EVENTS).collect();
         let event = |id: &u64| Event { id: id.to_string(), kind: Kind::Story, ..Event::default() }.line();
         let lines: Vec<u8> = ids.iter().flat_map(event).collect();
         let behind = self.recorded + ids.len();
@@ -201,7 +239,8 @@ impl World {
             match sender.next(self.now) {
                 Task::Read => {
                     (page, behind) = self.page();
-                    sender.was_read(self.now, page.len(), behind > self.recorded);
+                    let read = behind - self.recorded;
+                    sender.was_read(self.now, page.len(), read > 0, read == PAGE_EVENTS);
                 }
                 Task::Send(number) => {
                     self.requests.push(page[number].body.clone());

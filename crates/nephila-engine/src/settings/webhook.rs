@@ -84,7 +84,8 @@ impl Default for Webhook {
 impl Webhook {
     /// The URL, parsed.
     pub fn parsed(&self) -> Result<Url, String> {
-        let wrong = |why: &str| Err(format!("url {:?}: {why}", self.url));
+        // The URL is not repeated: it may hold a secret.
+        let wrong = |why: &str| Err(format!("url: {why}"));
         let url = match Url::parse(&self.url) {
             Ok(url) => url,
             Err(error) => return wrong(&error.to_string()),
@@ -181,7 +182,7 @@ mod tests {
         for (webhooks, said) in [
             (changed(|webhook| webhook.name.clear()), "name \"\""),
             (changed(|webhook| webhook.name = "../a".into()), "name \"../a\""),
-            (changed(|webhook| webhook.url.clear()), "a: url \"\""),
+            (changed(|webhook| webhook.url.clear()), "a: url: "),
             (changed(|webhook| webhook.url = "ftp://a.example/".into()), "https://HOST/PATH"),
             (changed(|webhook| webhook.url = "https://me:secret@a.example/".into()), "neither a user name"),
             (changed(|webhook| webhook.url = "https://a.example/#x".into()), "nor a fragment"),
@@ -200,6 +201,21 @@ mod tests {
         let error = check(&[usual()], Some("news")).unwrap_err();
         assert!(error.contains("NEPH_news_EVENTS") && error.contains("docs/events.md"), "{error}");
         assert_eq!(check(&[], Some("news")), Ok(()));
+    }
+
+    #[test]
+    fn a_url_that_is_refused_is_not_printed_since_it_may_hold_a_password() {
+        for url in [
+            "https://me:SECRET@a.example/",
+            "https://a.example/?key=SECRET#x",
+            "ftp://me:SECRET@a.example/",
+            "https://me:SECRET@a b/",
+            "http://a.example/SECRET",
+            "SECRET",
+        ] {
+            let error = check(&[webhook(url)], None).unwrap_err();
+            assert!(error.starts_with("webhooks: a: url: ") && !error.contains("SECRET"), "{error}");
+        }
     }
 
     #[test]

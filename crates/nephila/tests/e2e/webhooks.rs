@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use nephila_api::webhooks::FINISH_MAX;
 use serde_json::Value;
 
 use super::alone::{Served, run, text};
@@ -292,7 +293,9 @@ fn every_event_arrives_signed_and_in_order_though_the_receiver_fails_and_the_cra
     }
     drop(served);
 
-    let accepted = receiver.accepted();
+    let mut accepted = receiver.accepted();
+    // Serving the folder may add events of its own.
+    accepted.retain(|event| wanted.contains(&id(event)));
     assert_eq!(firsts(&accepted), firsts(&all), "nothing else, nothing less, in order");
     let told = receiver.told();
     let ways: BTreeSet<Way> = told.iter().map(|told| told.way).collect();
@@ -339,7 +342,11 @@ fn a_crawl_does_not_wait_for_a_receiver_and_a_gone_one_is_left_alone_until_the_n
     let world = World::new();
     let silent = Receiver::start(&[Way::Never]);
     let args = world.args(&format!("http://{}/", silent.address), ", timeout=\"5min\"");
+    let began = Instant::now();
     let ended = world.run(&args);
+    let took = began.elapsed();
+    // The crawl itself takes seconds, and the rest is for a busy machine.
+    assert!(took < FINISH_MAX + Duration::from_secs(30), "{took:?}: {}", text(&ended));
     assert_eq!(ended.status.code(), Some(0), "{}", text(&ended));
     assert!(text(&ended).contains("not all events are delivered"), "{}", text(&ended));
     assert_eq!(silent.told().len(), 1, "one delivery was under way all the time");

@@ -151,9 +151,32 @@ function robots(said, origin) {
   ];
 }
 
+/** Lines of robots.txt, to be copied. */
+function block(label, lines) {
+  return h('pre', { tabindex: '0', role: 'region', 'aria-label': label }, lines.map((line) => [foreign(line, 2000), '\n']));
+}
+
+/** What makes the crawler slower, at each site. A group that names a crawler replaces the one for all, so its rules are repeated. */
+function slower(said) {
+  if (!said.sites.length) return slowerAt({}, said.slow_lines, '');
+  return said.sites.map((site) => slowerAt(site.robots ?? {}, site.slow_lines ?? said.slow_lines, said.sites.length > 1 ? ` of ${visible(site.origin, 100)}` : ''));
+}
+
+function slowerAt({ group, rules = 0, lines = [] }, wanted, of) {
+  const first = group === 'named' ? `Slower: add this line to the group of robots.txt${of} that names this crawler.` : `Slower: add these lines to robots.txt${of}.`;
+  let more = '';
+  if (!group) more = ' If it has rules for all crawlers (*), repeat them below these lines, which replace them for this crawler.';
+  else if (group === 'everybody' && rules) {
+    more = ' They repeat your rules for all crawlers (*), which they replace for this one.';
+    if (rules > lines.length) more += ` Of ${full(rules)} rules only the first ${full(lines.length)} are here: add the others.`;
+  }
+  return [h('p', {}, first, more), block(`Lines of robots.txt${of} for slower`, wanted)];
+}
+
 function howTo(said) {
-  const block = (label, lines) => h('pre', { tabindex: '0', role: 'region', 'aria-label': label }, lines.map((line) => [foreign(line, 200), '\n']));
-  return [h('p', {}, 'Slower: add these lines to robots.txt. The pause becomes as long as they say, in seconds.'), block('Lines of robots.txt for slower', said.slow_lines), h('p', {}, 'Not at all:'), block('Lines of robots.txt for not at all', said.stop_lines),
+  const allows = said.sites.some(({ robots }) => robots?.group === 'named' && robots.lines?.some(([, text]) => /^allow/i.test(text)));
+  return [slower(said), h('p', {}, 'The pause becomes as long as the line Crawl-delay says, in seconds, unless it is longer already.'),
+    h('p', {}, 'Not at all: ', allows ? 'remove the lines Allow of the group that names this crawler, and add:' : 'add these lines:'), block('Lines of robots.txt for not at all', said.stop_lines),
     h('p', {}, 'robots.txt is read again within a day. Answers with 429 or 503 and ', h('code', {}, 'Retry-After'), ' stop requests at once for that time. For anything sooner, write to the contact.')];
 }
 
@@ -187,7 +210,7 @@ function viewJob(said) {
     card(6, 'In numbers', null, facts(['begun', said.begun ? [time(said.begun), ' (', ago(said.begun), ')'] : 'not known'], ['done', said.complete ? time(said.complete) : ''],
       ['rate', said.state !== 'running' ? '' : said.pages_per_s === undefined ? 'known in some seconds' : [num(said.pages_per_s), ' pages per second']],
       ['left', said.state !== 'running' || said.left_s === undefined ? '' : ['about ', lasting(said.left_s), ', at this rate: until ', time(Date.parse(said.now) + said.left_s * 1000)]], ['received', bytes(said.bytes)])),
-    card(6, 'How URLs ended', null, table({ caption: 'How URLs ended', wide: true, rows: CLASSES, key: ([field]) => field, columns: [
+    card(6, 'How URLs ended', said.partial ? 'not counted by all nodes' : null, table({ caption: 'How URLs ended', wide: true, rows: CLASSES, key: ([field]) => field, columns: [
       { key: 'class', label: 'how', cell: ([, words]) => words }, { key: 'count', label: 'URLs', number: true, cell: ([field]) => num(said.ended_as[field]) }] })),
     card(12, 'Who crawls', null, crawler(said.crawler)),
   ];

@@ -168,7 +168,8 @@ fn a_url_that_waits_knows_how_many_come_before_it() {
         assert_eq!(explained.ready_in, Some(950));
         assert_eq!(explained.rest_ms, Some(1_000));
         let lines = vec![(2, "Disallow: /x".into())];
-        let robots = RobotsView { group: Group::Everybody, rules: 1, lines, bytes: 27, notes: Vec::new() };
+        let (group, notes) = (Group::Everybody, Vec::new());
+        let robots = RobotsView { group, rules: 1, lines, forbids_all: false, bytes: 27, notes };
         assert_eq!(explained.robots, Some(robots));
     }
     ahead.sort_unstable();
@@ -181,6 +182,22 @@ fn a_url_that_waits_knows_how_many_come_before_it() {
     let most = (600..2_500).map(|n| lab.frontier.explain(&url(&last(n)), lab.now).unwrap().ahead).max();
     assert_eq!(most, Some(Some(AHEAD_MAX as u64)));
     assert_eq!(lab.frontier.explain(&url("http://a.test/new"), lab.now).unwrap().ahead, None);
+}
+
+#[test]
+fn a_host_whose_rules_forbid_everything_says_so() {
+    let mut lab = Lab::new(config());
+    for (origin, rules) in [("http://a.test", "Disallow: /\n"), ("http://b.test", "Disallow: /x\n")] {
+        let body = format!("User-agent: *\n{rules}");
+        lab.web.robots.insert(origin.into(), (RobotsResult::Status(200), body));
+        lab.offer(&[&format!("{origin}/1")]);
+    }
+    lab.run(10_000);
+    let forbids_all = ["http://a.test/", "http://b.test/"].map(|text| {
+        let explained = lab.frontier.explain(&url(text), lab.now).unwrap();
+        explained.robots.map(|robots| robots.forbids_all)
+    });
+    assert_eq!(forbids_all, [Some(true), Some(false)]);
 }
 
 #[test]
