@@ -8,7 +8,9 @@
 //! (SDK, OTLP, protobuf, HTTP) would add dozens of packages to every build, and a second HTTP client.
 //!
 //! Invariants: the crawl never waits for a trace: a full queue drops the spans of the ticket and counts them. A ticket that
-//! is not sampled allocates nothing and reads no clock. Every span is counted exactly once as sent, dropped or failed.
+//! is not sampled allocates nothing and reads no clock here; the spider takes the times of every fetch, as metrics need them,
+//! and over HTTP/1 those of the request and of the first byte too. Every span is counted exactly once as sent, dropped or
+//! failed.
 
 mod collector;
 mod exporter;

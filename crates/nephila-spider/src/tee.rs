@@ -33,13 +33,13 @@ pub(crate) struct Seen {
     pub(crate) eof: bool,
     /// HTTP/2 only: bytes that may still be read without progress of the response. A flood of frames uses this up.
     pub(crate) frames_left: Option<u64>,
-    /// When the last bytes were written and the first ones read.
+    /// HTTP/1 only: when the last bytes were written and the first ones read. Frames come and go beside the request.
     written: Option<Instant>,
     first_read: Option<Instant>,
 }
 
 impl Seen {
-    /// When the request was written, and when the first byte of its answer came.
+    /// When the request was written, and when the first byte of its answer came; neither is known with HTTP/2.
     pub(crate) fn times(&self) -> (Option<Instant>, Option<Instant>) {
         (self.written, self.first_read)
     }
@@ -125,7 +125,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tee<S> {
             seen.eof = true;
             return Poll::Ready(Ok(()));
         }
-        if seen.first_read.is_none() {
+        if seen.frames_left.is_none() && seen.first_read.is_none() {
             seen.first_read = Some(Instant::now());
         }
         let fed = match &mut seen.frames_left {
@@ -164,7 +164,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Tee<S> {
         match &written {
             Ok(n) => {
                 keep(&mut seen.request, &data[..*n]);
-                seen.written = Some(Instant::now());
+                if seen.frames_left.is_none() {
+                    seen.written = Some(Instant::now());
+                }
             }
             Err(error) => seen.error = Some(error.kind()),
         }

@@ -33,7 +33,6 @@ pub const SITEMAPS_MAX: usize = 100;
 /// Fetches a robots.txt, stores the response, and reports to the frontier.
 pub async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()> {
     let since = Instant::now();
-    let mut trace = shared.trace(&ticket);
     let url = match CrawlUrl::parse(&ticket.url) {
         Ok(url) if shared.settings.robots.obey => url,
         // Rules that are not obeyed are not requested.
@@ -44,6 +43,7 @@ pub async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()> {
                 .await?);
         }
     };
+    let mut trace = shared.trace(&ticket);
     trace.enter("fetch");
     let asked = ask(shared, &ticket, &url, Some(shared.settings.robots.bytes_max), &mut trace).await?;
     let Some(EndedFetch { mut fetched, began, took, request, .. }) = asked else {

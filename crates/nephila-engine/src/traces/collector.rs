@@ -150,15 +150,13 @@ impl Collector {
             let rejected = body.map_or(0, |body| rejected(&body.to_bytes()));
             anyhow::Ok(Answer::Status { status: head.status.as_u16(), retry_after, rejected })
         };
-        // The connection is driven until the answer is whole.
+        // The connection is driven until the answer is whole. One that fails tells the request, unless the answer was there
+        // before: then the answer counts.
         tokio::pin!(answer, connection);
         tokio::select! {
             biased;
             answer = &mut answer => answer,
-            ended = &mut connection => {
-                ended?;
-                answer.await
-            }
+            _ = &mut connection => answer.await,
         }
     }
 }
