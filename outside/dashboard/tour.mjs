@@ -3,10 +3,12 @@
 //     PATH=…(nephila, nats-server) node tour.mjs --folder DIR [--docs DIR] [--chromium PATH]
 //
 // Runs every command in `--folder`, looks at every page with Chromium, and fails when a page does not say what the tour says of
-// it. With `--docs` it writes tour.md and screens/tour-*.png there. All traffic stays on loopback.
+// it. With `--docs` it writes tour.md and screens/tour-*.png there. All traffic stays on loopback. The processes that it starts end
+// with it, also when it is told to end.
 
 import { execFile, spawn } from 'node:child_process';
 import { mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import net from 'node:net';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
 import { shrink } from './picture.mjs';
@@ -15,19 +17,24 @@ import { open } from './town.mjs';
 const option = (name) => (process.argv.includes(`--${name}`) ? process.argv[process.argv.indexOf(`--${name}`) + 1] : undefined);
 const folder = path.resolve(option('folder') ?? 'tour');
 const docs = option('docs');
-const PORTS = { http: 8399, dns: 7453 };
+const PORTS = { http: 8399, dns: 7453, nats: 7422 };
 const NODES = { one: 'http://127.0.0.1:7471/', two: 'http://127.0.0.1:7472/', three: 'http://127.0.0.1:7473/' };
 /** `nephila` finds nephila.toml in the folder by itself, unless the environment names another. */
 const ENVIRONMENT = { ...process.env, NEPHILA_CONFIG: 'nephila.toml' };
 const COMMAND_MS = 60_000;
 const WINDOW_MS = 8 * 60_000;
+const TOUR_MS = 35 * 60_000;
+/** Time until a process that was just begun has written its id, and maximum time until Chromium has ended. */
+const SETTLE_MS = 500;
+const CLOSE_MS = 5_000;
+const ANSWER_MS = 1_000;
 
 const SETTINGS = `[identity]
 contact = "https://example.org/crawler"
 
 [cluster]
 name = "tour"
-servers = ["nats://127.0.0.1:7422"]
+servers = ["nats://127.0.0.1:${PORTS.nats}"]
 replicas = 1                              # one server here; three in earnest
 partitions = 48
 streams = 4
@@ -39,19 +46,22 @@ ports = [80, 443, ${PORTS.http}]
 allow_addresses = ["127.0.0.0/8"]
 `;
 const SERVERS = `server_name: one
-listen: 127.0.0.1:7422
+listen: 127.0.0.1:${PORTS.nats}
 jetstream { store_dir: ./nats, sync_interval: always }
 `;
 
 const text = [];
 const began = Date.now();
 let shots = 0;
+let browser = null;
+let isStopping = false;
 const say = (...lines) => text.push(...lines);
 const tell = (words) => console.log(`${String(Math.round((Date.now() - began) / 1000)).padStart(5)} s  ${words}`);
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
 /** Runs a command of the page in a shell and shows it with its output. */
 async function type(command, { codes = [0], lines = 14, isShown = true } = {}) {
+  if (isStopping) throw new Error('the tour was told to end');
   tell(`$ ${command.split('\n')[0]}`);
   const { code, out } = await new Promise((done) => {
     execFile('bash', ['-c', command], { cwd: folder, timeout: COMMAND_MS, env: ENVIRONMENT }, (error, stdout, stderr) => done({ code: error ? error.code ?? 1 : 0, out: `${stdout}${stderr}` }));
@@ -66,11 +76,12 @@ async function type(command, { codes = [0], lines = 14, isShown = true } = {}) {
 
 /** Starts a process in the background as a shell does, and shows the command. */
 async function begin(name, command) {
+  if (isStopping) throw new Error('the tour was told to end');
   const whole = `${command} > ${name}.log 2>&1 & echo $! > ${name}.pid`;
   tell(`$ ${whole}`);
   spawn('bash', ['-c', whole], { cwd: folder, stdio: 'ignore', detached: true, env: ENVIRONMENT });
   say('', `    $ ${whole}`, '');
-  await sleep(500);
+  await sleep(SETTLE_MS);
 }
 
 const serve = (name) => begin(name, `nephila serve --node ${name} -o data-${name} --set api.listen=${new URL(NODES[name]).host}`);
@@ -217,6 +228,50 @@ async function alive(names) {
   });
 }
 
+/** Kills the processes of the tour that run, by their ids. */
+async function end() {
+  for (const id of await alive(['one', 'two', 'three', 'nats'])) {
+    try {
+      process.kill(id, 'SIGKILL');
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
+}
+
+/** Ends everything before its time. */
+async function stop(code, why) {
+  if (isStopping) return;
+  isStopping = true;
+  console.error(`FAIL ${why}`);
+  await sleep(SETTLE_MS);
+  await end();
+  await Promise.race([browser?.close().catch(() => {}), sleep(CLOSE_MS)]);
+  process.exit(code);
+}
+
+/** Whether somebody listens there. */
+const answers = (host, port) => new Promise((done) => {
+  const socket = net.connect({ host, port });
+  const conclude = (is) => () => {
+    socket.destroy();
+    done(is);
+  };
+  socket.once('connect', conclude(true)).once('error', conclude(false)).setTimeout(ANSWER_MS, conclude(false));
+});
+
+// Another tour, perhaps, whose folder is in use.
+for (const place of [`127.0.0.1:${PORTS.nats}`, `127.0.1.1:${PORTS.http}`, ...Object.values(NODES).map((url) => new URL(url).host)]) {
+  const [host, port] = place.split(':');
+  if (await answers(host, Number(port))) {
+    console.error(`FAIL something listens at ${place} already, where the tour would`);
+    process.exit(1);
+  }
+}
+for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(name, () => stop(1, name));
+process.on('uncaughtException', (error) => stop(1, error.message));
+setTimeout(() => stop(1, `not within ${TOUR_MS / 60_000} minutes`), TOUR_MS).unref();
+
 await rm(folder, { recursive: true, force: true });
 await mkdir(folder, { recursive: true });
 const town = await open(PORTS);
@@ -224,7 +279,13 @@ await writeFile(path.join(folder, 'nats.conf'), SERVERS);
 await writeFile(path.join(folder, 'nephila.toml'), SETTINGS);
 await writeFile(path.join(folder, 'newspapers.txt'), `${town.papers.join('\n')}\n`);
 await writeFile(path.join(folder, 'shops.txt'), `${town.shops.join('\n')}\n`);
-const browser = await chromium.launch({ executablePath: option('chromium') ?? '/usr/bin/chromium', args: ['--no-sandbox', '--headless', '--disable-background-networking', '--no-first-run'] });
+browser = await chromium.launch({
+  executablePath: option('chromium') ?? '/usr/bin/chromium',
+  args: ['--no-sandbox', '--headless', '--disable-background-networking', '--no-first-run'],
+  handleSIGINT: false,
+  handleSIGTERM: false,
+  handleSIGHUP: false,
+});
 let failed = null;
 try {
   const page = await browser.newPage({ colorScheme: 'light' });
@@ -235,8 +296,8 @@ try {
   failed = error;
   for (const name of ['one', 'two', 'three']) console.error(`${name}: ${(await readFile(path.join(folder, `${name}.log`), 'utf8').catch(() => '')).slice(-600)}`);
 } finally {
-  await browser.close();
-  for (const id of await alive(['one', 'two', 'three', 'nats'])) process.kill(id, 'SIGKILL');
+  await browser.close().catch(() => {});
+  await end();
   await town.close();
 }
 if (failed) {

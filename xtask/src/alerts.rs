@@ -1,10 +1,13 @@
 //! `cargo xtask metrics --alerts`: every alert fires when its fault is made for real, and ends after it.
 //!
-//! Three nodes of one cluster crawl a town on loopback, with a NATS server, an object store and a remote spider. A real
-//! Prometheus scrapes them each second and has the shipped rules, sixty times as fast: the command divides every duration and
-//! every threshold of an age in `alerts.yml` and changes nothing else, since the shipped rules wait for minutes and hours. (A
-//! Prometheus on a faster clock would need no other rules; libfaketime does not reach it, because Go does not ask libc for
-//! the time.) The rules as they are shipped are judged in virtual time, by `cargo xtask metrics`.
+//! Three nodes of one cluster crawl a town on loopback, with a NATS server, an object store and a remote spider. Webhooks, which
+//! a cluster does not have, belong to a crawl on one machine in the same town. A real Prometheus scrapes all of them each second
+//! and has the shipped rules, sixty times as fast: the command divides every duration and every threshold of an age in
+//! `alerts.yml` and changes nothing else, since the shipped rules wait for minutes and hours. (A Prometheus on a faster clock
+//! would need no other rules; libfaketime does not reach it, because Go does not ask libc for the time.) The rules as they are
+//! shipped are judged in virtual time, by `cargo xtask metrics`.
+//!
+//! One node has a volume in a mount namespace of its own, which root may make, with CAP_SYS_ADMIN, or a user with user namespaces.
 //!
 //! First a minute at rest, in which no alert may fire. Then each fault is made and mended; an alert that no fault explains is
 //! an error at any time. Meanwhile every query of the dashboard is asked of the same Prometheus. A Grafana cannot be
@@ -19,6 +22,7 @@ mod moto;
 mod newer;
 mod prometheus;
 mod queries;
+mod receiver;
 mod rules;
 mod stage;
 mod town;
@@ -46,14 +50,21 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 60, requires = "alerts")]
     factor: u64,
     /// Rounds of each kind, for the cost of scrapes
-    #[arg(long, default_value_t = 4, requires = "alerts")]
-    rounds: usize,
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..), requires = "alerts")]
+    rounds: u16,
     /// Folder of programs that were built before, by their names [default: builds them]
     #[arg(long, value_name = "DIR", requires = "alerts")]
     programs: Option<PathBuf>,
     /// Folder of installed tools
     #[arg(long, env = "NEPHILA_CACHE")]
     cache: Option<PathBuf>,
+}
+
+impl Args {
+    /// Folder of installed tools.
+    pub(crate) fn cache(&self) -> Result<PathBuf> {
+        self.cache.clone().map_or_else(interop::default_cache, Ok)
+    }
 }
 
 /// Time until every node has fetched pages and the feeds were counted, which happens once a minute.
@@ -82,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ensure!(is_known, "no such part: {name}; there are {}, queries, cost", parts.join(", "));
     }
     let began = Instant::now();
-    let cache = args.cache.clone().map_or_else(interop::default_cache, Ok)?;
+    let cache = args.cache()?;
     let programs = match &args.programs {
         Some(folder) => Programs::of_folder(folder)?,
         None => Programs::build()?,
@@ -108,7 +119,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         );
     }
     if wants(&args.only, "cost") {
-        let (dear, line) = cost::measure(&programs, args.rounds)?.conclude();
+        let (dear, line) = cost::measure(&programs, &cache, args.rounds.into())?.conclude();
         faults.extend(dear);
         lines.push(line);
     }

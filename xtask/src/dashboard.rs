@@ -4,7 +4,7 @@
 //! killed (`folder`); a node of a cluster, while another node is killed and started again (`cluster`); a crawl that knows many
 //! URLs (`big`, only on request). Crawls fetch the test web, and a site whose titles, links and redirects are hostile strings.
 //!
-//! Needs Chromium, node and npm on the machine.
+//! Needs Chromium, node and npm on the machine; the part `cluster` also the nats-server that `.ci/run` installs.
 
 mod nodes;
 
@@ -71,6 +71,10 @@ const PAGES_FIRST: u64 = 60;
 const WARM_UP: Duration = Duration::from_secs(120);
 /// Hostile strings that the judge must see as text in a crawl; of 48, some cannot stand in a page or come later.
 const ATTACKS_MIN: &str = "12";
+/// Written into the packages of the judge when all are there, with the list they are of; half of them are installed anew.
+const STAMP: &str = "node_modules/nephila-packages.json";
+/// Timeout of their installation.
+const INSTALL_LIMIT: Duration = Duration::from_secs(600);
 /// Timeout of the judge.
 const JUDGE_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// Pages of the big crawl; each has as many links as are needed.
@@ -127,17 +131,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 pub(crate) fn tools(folder: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let source = shell::root().join("outside/dashboard");
-    let lock = "package-lock.json";
-    let is_same = std::fs::read(folder.join(lock)).ok() == std::fs::read(source.join(lock)).ok();
     for entry in std::fs::read_dir(&source)? {
         let path = entry?.path();
         if let Some(name) = path.file_name().filter(|_| path.is_file()) {
             std::fs::copy(&path, folder.join(name))?;
         }
     }
-    if !is_same || !folder.join("node_modules").is_dir() {
-        let status = Command::new("npm").args(["ci", "--silent"]).current_dir(folder).status();
-        ensure!(status.context("run npm")?.success(), "npm ci failed: the package registry must answer once");
+    let (stamp, wanted) = (folder.join(STAMP), std::fs::read(source.join("package-lock.json"))?);
+    if std::fs::read(&stamp).ok().as_ref() != Some(&wanted) {
+        shell::run(Command::new("npm").args(["ci", "--silent"]).current_dir(folder), INSTALL_LIMIT)
+            .context("npm ci failed: the package registry must answer once")?;
+        std::fs::write(stamp, wanted)?;
     }
     Ok(folder.to_owned())
 }
@@ -147,6 +151,8 @@ struct Stage<'a> {
     args: &'a Args,
     programs: Programs,
     judge: PathBuf,
+    /// Folder for screenshots.
+    out: PathBuf,
     /// A site of hostile strings, and its pages.
     hostile: Server,
     seeds: Vec<String>,
@@ -157,7 +163,9 @@ impl<'a> Stage<'a> {
         let hostile = Server::start(Command::new("node").arg("site.mjs").current_dir(&judge))
             .context("node is needed, from Debian or elsewhere")?;
         let seeds: Vec<String> = serde_json::from_value(hostile.ready["seeds"].clone())?;
-        Ok(Stage { args, programs, judge, hostile, seeds })
+        // The judge runs in its own folder.
+        let out = std::path::absolute(&args.out).context("--out")?;
+        Ok(Stage { args, programs, judge, out, hostile, seeds })
     }
 
     /// The test web, and how crawlers find it and the hostile site.
@@ -174,7 +182,7 @@ impl<'a> Stage<'a> {
     fn selftest(&self) -> Result<()> {
         let mut selftest = Command::new("node");
         selftest.args(["selftest.mjs", "--load-ms", &self.args.load_ms.to_string()]);
-        selftest.arg("--out").arg(self.args.out.join("selftest")).current_dir(&self.judge);
+        selftest.arg("--out").arg(self.out.join("selftest")).current_dir(&self.judge);
         selftest
             .env("NEPHILA_DASHBOARD_ASSETS", shell::root().join("crates/nephila-api/src/dashboard/assets"));
         shell::run(&mut selftest, JUDGE_LIMIT)
@@ -284,7 +292,7 @@ impl<'a> Stage<'a> {
     fn look(&self, address: SocketAddr, name: &str, more: &[String]) -> Result<()> {
         let mut command = Command::new("node");
         command.arg("dashboard.mjs").arg(format!("http://{address}/"));
-        command.arg("--out").arg(self.args.out.join(name));
+        command.arg("--out").arg(self.out.join(name));
         command.args(["--load-ms", &self.args.load_ms.to_string()]).args(more);
         command.args(self.args.short.then_some("--quick"));
         shell::run(command.current_dir(&self.judge), JUDGE_LIMIT)

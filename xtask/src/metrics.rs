@@ -1,6 +1,6 @@
 //! `cargo xtask metrics`: are the metrics what the documents, the alerts and the dashboard say?
 //!
-//! A crawl of the test web is scraped while it runs. `promtool` (Debian package `prometheus`) reads the metrics, the alerts,
+//! A crawl of the test web is scraped while it runs. `promtool` (of `.ci/run`, or of Debian) reads the metrics, the alerts,
 //! the queries of the dashboard and the sample configuration, and runs the tests of the alerts, which fire and end each
 //! of them. Then the names are compared: what the crawl serves with `docs/metrics.md`, what alerts and dashboard ask for
 //! with the same page, and the alerts with the sections of `docs/runbooks.md`. These comparisons are tests as well,
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::programs::Programs;
+use crate::programs::{Programs, of_others};
 use crate::watched::{Watched, Web};
 use crate::{alerts, shell};
 
@@ -59,6 +59,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.alerts {
         return alerts::run(&args.more);
     }
+    let program = of_others(PROMTOOL, "NEPHILA_PROMTOOL", &args.more.cache()?)?;
+    let promtool = |args: &[&str], stdin: &str| judge(&program, args, stdin);
     promtool(&["--version"], "")?;
     let prometheus = shell::root().join("deploy/prometheus");
     let file = |name: &str| prometheus.join(name).display().to_string();
@@ -89,9 +91,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Runs promtool with this input. What it complains about is an error, also if its exit code is good.
-fn promtool(args: &[&str], stdin: &str) -> Result<()> {
-    let program = std::env::var("NEPHILA_PROMTOOL").unwrap_or_else(|_| PROMTOOL.into());
-    let mut child = match Command::new(&program)
+fn judge(program: &Path, args: &[&str], stdin: &str) -> Result<()> {
+    let mut child = match Command::new(program)
         .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -99,9 +100,10 @@ fn promtool(args: &[&str], stdin: &str) -> Result<()> {
         .spawn()
     {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
-            "{program} is missing: install the Debian package {PACKAGE}, or name the program in NEPHILA_PROMTOOL"
+            "{} is missing: `.ci/run` fetches it; or install the Debian package {PACKAGE}, or name the program in NEPHILA_PROMTOOL",
+            program.display()
         ),
-        spawned => spawned.with_context(|| format!("start {program}"))?,
+        spawned => spawned.with_context(|| format!("start {}", program.display()))?,
     };
     let mut input = child.stdin.take().expect("piped above");
     input.write_all(stdin.as_bytes()).context("write to promtool")?;

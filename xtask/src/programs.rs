@@ -45,7 +45,9 @@ impl Programs {
 
     /// Programs that were built before, by their names in this folder.
     pub(crate) fn of_folder(folder: &Path) -> Result<Self> {
-        let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+        // Also for commands that run elsewhere.
+        let folder = std::path::absolute(folder).with_context(|| folder.display().to_string())?;
+        let entries = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
         let paths = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file());
         let named = paths.filter_map(|path| Some((path.file_name()?.to_str()?.to_owned(), path)));
         Ok(Programs(named.collect()))
@@ -54,6 +56,19 @@ impl Programs {
     /// The path of a program.
     pub(crate) fn path(&self, name: &str) -> Result<&Path> {
         self.0.get(name).map(PathBuf::as_path).with_context(|| format!("cargo did not build {name}"))
+    }
+}
+
+/// A program of others: the one that the environment variable names, else the one that `.ci/run` has put into the cache, else the
+/// one of this name on the `PATH`.
+pub(crate) fn of_others(name: &str, variable: &str, cache: &Path) -> Result<PathBuf> {
+    let named = std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let fetched = cache.join("tools/bin").join(name);
+    match named.or_else(|| fetched.is_file().then_some(fetched)) {
+        // A path, also for commands that run elsewhere.
+        Some(path) if path.components().count() > 1 => Ok(std::path::absolute(path)?),
+        Some(name) => Ok(name),
+        None => Ok(name.into()),
     }
 }
 
@@ -183,6 +198,17 @@ fn ended(child: &Child) -> Result<Option<(ExitStatus, Duration, u64)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_in_the_cache_comes_before_one_on_the_path() {
+        let cache = tempfile::tempdir().unwrap();
+        let found = || of_others("promtool", "NEPHILA_NAMES_NOTHING", cache.path()).unwrap();
+        assert_eq!(found(), Path::new("promtool"));
+        let fetched = cache.path().join("tools/bin/promtool");
+        std::fs::create_dir_all(fetched.parent().unwrap()).unwrap();
+        std::fs::write(&fetched, "").unwrap();
+        assert_eq!(found(), fetched);
+    }
 
     #[test]
     fn a_program_is_measured() {

@@ -1,7 +1,10 @@
 //! `cargo xtask tour`: the operator's tour of `docs/tour.md`, run for real: three nodes, a job, two faults, and their causes on the
 //! dashboard. The script is `outside/dashboard/tour.mjs`; this command gives it the programs.
 //!
-//! Invariant: every process that the script starts ends with the script, which kills each by its id.
+//! Needs Chromium, node and npm on the machine, and the nats-server that `.ci/run` installs.
+//!
+//! Invariant: every process that the script starts ends with the script, which kills each by its id, also when the script is told
+//! to end.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -31,7 +34,7 @@ pub(crate) struct Args {
     cache: Option<PathBuf>,
 }
 
-/// Timeout of the tour: the alarm of refusing hosts looks back five minutes.
+/// Timeout of the tour: the alarm of refusing hosts looks back five minutes. The script gives up before, and ends what runs.
 const LIMIT: Duration = Duration::from_secs(40 * 60);
 
 /// Runs the command.
@@ -42,13 +45,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let cache = args.cache.clone().map_or_else(default_cache, Ok)?;
     let script = dashboard::tools(&cache.join("dashboard"))?;
-    let nats = nephila_testnats::server_program()?;
+    // The script runs in a folder of its own.
+    let nats = std::path::absolute(nephila_testnats::server_program()?)?;
+    let folder = std::path::absolute(&args.folder).context("--folder")?;
     let folders =
         [programs.path("nephila")?, &nats].map(|program| program.parent().expect("a file has a folder"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let all = folders.iter().map(|folder| folder.to_path_buf()).chain(std::env::split_paths(&path));
     let mut command = Command::new("node");
-    command.arg("tour.mjs").arg("--folder").arg(&args.folder).current_dir(script);
+    command.arg("tour.mjs").arg("--folder").arg(folder).current_dir(script);
     command.env("PATH", std::env::join_paths(all).context("the search path of programs")?);
     if args.write_docs {
         command.arg("--docs").arg(shell::root().join("docs"));

@@ -3,7 +3,7 @@
 //! Invariant: crawl and web end with the value.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -79,9 +79,9 @@ impl Answering {
         Ok(Answering { child, said, address })
     }
 
-    /// An address that nobody listens at.
+    /// An address that nobody listens at. It stays free while a process that listens there is started again.
     pub(crate) fn free_address() -> Result<SocketAddr> {
-        Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr())?)
+        Ok((Ipv4Addr::LOCALHOST, nephila_testnats::free_port()?).into())
     }
 
     /// Where the process answers.

@@ -332,8 +332,9 @@ impl Drop for Nats {
     }
 }
 
-/// A port that is free at this moment.
-fn free_port() -> Result<u16> {
+/// A port of loopback that is free at this moment, for a server that may end and listen there again: the system gives it to no
+/// outgoing connection meanwhile. Calls of one process give different ports.
+pub fn free_port() -> Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let count = PORTS.end - PORTS.start;
     for _ in 0..PORT_TRIES_MAX {

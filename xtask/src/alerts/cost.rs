@@ -10,6 +10,7 @@
 //!
 //! Invariant: crawl, web and Prometheus end with the measurement.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -96,7 +97,7 @@ impl Cost {
 }
 
 /// Measures.
-pub(super) fn measure(programs: &Programs, rounds: usize) -> Result<Cost> {
+pub(super) fn measure(programs: &Programs, cache: &Path, rounds: usize) -> Result<Cost> {
     let folder = tempfile::tempdir().context("make a temporary folder")?;
     let site = Site::start(programs, &["--hosts", "200", "--pages", "4000000", "--addresses", "2"])?;
     let place = Place::new(programs, &site, folder.path())?;
@@ -117,7 +118,7 @@ pub(super) fn measure(programs: &Programs, rounds: usize) -> Result<Cost> {
         let targets = [("crawl", crawl.address())];
         let every = Duration::from_secs(KINDS[at].unwrap_or(1));
         let setup = Setup { every, targets: &targets, token: Some(ADMIN), rules: "" };
-        let server = KINDS[at].map(|_| Prometheus::start(&data, &setup)).transpose()?;
+        let server = KINDS[at].map(|_| Prometheus::start(cache, &data, &setup)).transpose()?;
         // Prometheus begins to scrape some seconds after its start, and with a long interval later still.
         if let Some(server) = &server {
             until("Prometheus scrapes the crawl", FIRST_LIMIT, || {

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::newer::Newer;
-use super::stage::{CLUSTER, STREAMS, Stage, until};
+use super::receiver::Receiver;
+use super::stage::{ALONE, CLUSTER, STREAMS, Stage, until};
 use super::watch::Expected;
 
 /// Partition whose inbox gets the message of a newer node.
@@ -22,6 +23,8 @@ const FILL_BYTES: usize = 2 << 20;
 const FILL_EVERY: Duration = Duration::from_millis(250);
 /// Time until the volume is nearly full, and until the crawl and the forecast have noticed.
 const FULL_LIMIT: Duration = Duration::from_secs(180);
+/// Time until a delivery is accepted.
+const DELIVERY_LIMIT: Duration = Duration::from_secs(60);
 
 /// A fault and its limits.
 pub(super) struct Fault {
@@ -83,6 +86,15 @@ pub(super) const ROWS: [&[Fault]; 4] = [
             ends_within: Duration::from_secs(60),
             what: "the only remote spider of a node is killed",
             prove: stalled,
+        },
+        Fault {
+            alert: "NephilaWebhookFails",
+            node: Some(ALONE),
+            beside: &[],
+            fires_within: Duration::from_secs(60),
+            ends_within: Duration::from_secs(45),
+            what: "the receiver of a webhook answers 500",
+            prove: webhook_fails,
         },
     ],
     &[Fault {
@@ -197,6 +209,25 @@ fn stalled(fault: &Fault, stage: &Stage) -> Result<Proved> {
         stage.kill_spider()
     };
     prove(fault, stage, make, |()| Ok(()), |()| stage.start_spider())
+}
+
+/// Only a crawl on one machine has webhooks. It runs until the alert has ended, so that the end comes from the deliveries.
+fn webhook_fails(fault: &Fault, stage: &Stage) -> Result<Proved> {
+    let receiver = Receiver::open()?;
+    let crawl = stage.crawl_alone(receiver.address())?;
+    let delivers = |what: &str| {
+        let before = receiver.accepted();
+        until(what, DELIVERY_LIMIT, || Ok(receiver.accepted() > before))
+            .with_context(|| format!("the crawl said:\n{}", crawl.said()))
+    };
+    delivers("the webhook delivers")?;
+    let set = |on: bool| {
+        receiver.refuse(on);
+        Ok(())
+    };
+    let proved = prove(fault, stage, || set(true), |()| Ok(()), |()| set(false))?;
+    delivers("the webhook delivers again")?;
+    Ok(proved)
 }
 
 fn blocked(fault: &Fault, stage: &Stage) -> Result<Proved> {

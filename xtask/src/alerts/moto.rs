@@ -38,13 +38,14 @@ impl Moto {
     /// Starts the server and makes the bucket.
     pub(super) fn start(cache: &Path) -> Result<Moto> {
         let (program, address) = (program(cache), Answering::free_address()?);
+        let network = Proxy::to(address)?;
         let mut command = Command::new(&program);
         command.args(["-H", "127.0.0.1", "-p", &address.port().to_string()]).stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().with_context(|| {
             format!("start {}: `.ci/run` installs it, or name one in NEPHILA_MOTO_SERVER", program.display())
         })?;
-        let moto = Moto { child, network: Proxy::to(address)? };
+        let moto = Moto { child, network };
         let end = Instant::now() + START_LIMIT;
         while make_bucket(address.port()).is_err() {
             ensure!(Instant::now() < end, "moto_server does not answer");

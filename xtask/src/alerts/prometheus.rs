@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::programs::of_others;
 use crate::watched::Answering;
 
-/// The server of Prometheus. `NEPHILA_PROMETHEUS` names another one.
+/// The server of Prometheus.
 const PROGRAM: &str = "prometheus";
 /// Time until the server answers.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -66,13 +67,13 @@ pub(super) type Named = (String, Option<String>);
 
 impl Prometheus {
     /// Starts a server with its data in this folder, and waits until it answers.
-    pub(super) fn start(folder: &Path, setup: &Setup) -> Result<Prometheus> {
+    pub(super) fn start(cache: &Path, folder: &Path, setup: &Setup) -> Result<Prometheus> {
         std::fs::create_dir_all(folder)?;
         std::fs::write(folder.join("prometheus.yml"), setup.config())?;
         std::fs::write(folder.join("alerts.yml"), setup.rules)?;
         let (address, said) = (Answering::free_address()?, folder.join("prometheus.log"));
         let log = File::create(&said)?;
-        let program = std::env::var("NEPHILA_PROMETHEUS").unwrap_or_else(|_| PROGRAM.into());
+        let program = of_others(PROGRAM, "NEPHILA_PROMETHEUS", cache)?;
         let child = Command::new(&program)
             .current_dir(folder)
             .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"])
@@ -82,13 +83,16 @@ impl Prometheus {
             .stderr(log)
             .spawn()
             .with_context(|| {
-                format!("start {program}: of the Debian package prometheus, or named in NEPHILA_PROMETHEUS")
+                format!(
+                    "start {}: `.ci/run` fetches it; or install the Debian package prometheus, or name one in NEPHILA_PROMETHEUS",
+                    program.display()
+                )
             })?;
         let mut server = Prometheus { child, address };
         let end = Instant::now() + START_LIMIT;
         while get(address, "/-/ready").is_err() {
             if server.child.try_wait()?.is_some() || Instant::now() >= end {
-                bail!("{program} does not run; it said:\n{}", std::fs::read_to_string(said)?);
+                bail!("{PROGRAM} does not run; it said:\n{}", std::fs::read_to_string(said)?);
             }
             std::thread::sleep(LOOK);
         }

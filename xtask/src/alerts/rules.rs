@@ -98,6 +98,7 @@ mod tests {
             &["30m 30s", "3600 60", "5m 5s"],   // DiskFills
             &["3600 60", "5m 5s"],              // UploadLag
             &["300 5", "5m 5s"],                // IntakeLag
+            &["600 10", "5m 5s"],               // WebhookFails
         ];
         assert_eq!(changes, expected.concat());
         // Line by line, what differs are these words alone.

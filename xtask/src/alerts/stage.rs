@@ -2,11 +2,13 @@
 //! scrapes them each second and has the faster rules.
 //!
 //! Node `one` has a volume of its own: a tmpfs in a mount namespace, which no other process sees and which ends with the node.
-//! Node `three` fetches nothing itself: a remote spider does.
+//! Node `three` fetches nothing itself: a remote spider does. A crawl on one machine, beside the cluster, is started on request.
 //!
 //! Invariant: all processes end with the value, each by its own id.
 
+use std::fs::Permissions;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,6 +30,10 @@ use crate::watched::Answering;
 
 /// Names of the nodes.
 pub(super) const NAMES: [&str; 3] = ["one", "two", "three"];
+/// Name of the crawl on one machine.
+pub(super) const ALONE: &str = "alone";
+/// The secret of its webhook.
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n";
 /// Name of the cluster, and its sizes.
 pub(super) const CLUSTER: &str = "alerts";
 pub(super) const STREAMS: u32 = 4;
@@ -80,6 +86,8 @@ pub(super) struct Stage {
     spider: Mutex<Option<Child>>,
     spider_port: u16,
     nodes: Mutex<Vec<Node>>,
+    /// Where the crawl on one machine answers, if it runs.
+    alone: SocketAddr,
     pub(super) moto: Moto,
     pub(super) nats: Nats,
     pub(super) town: Town,
@@ -114,10 +122,12 @@ impl Stage {
             args.extend(sets(&own).chain(sets(&settings)));
             nodes.push(Node { process: None, address, dir, args, starts: 0 });
         }
-        let targets: Vec<(&str, SocketAddr)> =
+        let alone = Answering::free_address()?;
+        let mut targets: Vec<(&str, SocketAddr)> =
             NAMES.into_iter().zip(nodes.iter().map(|node| node.address)).collect();
+        targets.push((ALONE, alone));
         let setup = Setup { every: SCRAPE_EVERY, targets: &targets, token: None, rules };
-        let prometheus = Arc::new(Prometheus::start(&folder.path().join("prometheus"), &setup)?);
+        let prometheus = Arc::new(Prometheus::start(cache, &folder.path().join("prometheus"), &setup)?);
         let watch = Watch::start(prometheus.clone());
         let nephila = programs.path("nephila")?.to_owned();
         let planted = programs.path("crawl_proof")?.to_owned();
@@ -128,6 +138,7 @@ impl Stage {
             spider,
             spider_port,
             nodes,
+            alone,
             moto,
             nats,
             town,
@@ -224,6 +235,25 @@ impl Stage {
         child.kill()?;
         child.wait()?;
         Ok(())
+    }
+
+    /// Starts a crawl of one shop on one machine, with a webhook to this address for fetched pages, and waits until it answers.
+    pub(super) fn crawl_alone(&self, to: SocketAddr) -> Result<Answering> {
+        let (dir, secret) = (self.folder.path().join(ALONE), self.folder.path().join("webhook.secret"));
+        std::fs::write(&secret, SECRET)?;
+        std::fs::set_permissions(&secret, Permissions::from_mode(0o600))?;
+        let webhook = format!(
+            "webhooks=[{{name=\"proof\", url=\"http://{to}/\", kinds=[\"fetched\"], secret_file={secret:?}}}]"
+        );
+        let homes = self.town.homes();
+        let shop = homes.iter().find(|home| home.contains("shop")).context("the town has shops")?;
+        let mut args = words(&["crawl", shop, "--scope", "host", "--config", "/dev/null", "--delay", "1s"]);
+        args.extend(words(&["--listen", &self.alone.to_string(), "-o", &dir.display().to_string()]));
+        args.extend(sets(&self.town.settings()).chain(sets(&[webhook])));
+        let said = self.folder.path().join("alone.log");
+        let mut crawl = Answering::start(&self.nephila, &args, said, self.alone)?;
+        crawl.wait(START_LIMIT).context("the crawl on one machine")?;
+        Ok(crawl)
     }
 
     /// Waits until so many nodes own all partitions, each some.
