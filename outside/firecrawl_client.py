@@ -189,7 +189,8 @@ def scrape(check, web, client, open_host, private_host):
     return took
 
 
-def crawl(check, web, client, host):
+def crawl(check, web, client, host, is_new=False):
+    """A crawl of a host; `is_new` says that none of its errors is known from before."""
     truth = web.truth(host)
     pages = {web.url(host, path) for path in truth["Page"]}
     began = time.monotonic()
@@ -206,10 +207,17 @@ def crawl(check, web, client, host):
     check(set(errors.robots_blocked) <= denied, f"robots.txt forbids {errors.robots_blocked}, not {denied}")
     failed = {web.url(host, path) for path in truth["Error"]}
     check({error.url for error in errors.errors} <= failed, f"errors {[error.url for error in errors.errors]}, not {failed}")
+    if is_new:
+        check(denied, "the host has pages that robots.txt forbids")
+        missing = denied - set(errors.robots_blocked)
+        check(not missing, f"robots.txt forbids {missing} too")
+        check(errors.errors or not failed, f"no errors, and not {failed}")
     one = client.get_crawl_status(job.id, pagination_config=PaginationConfig(auto_paginate=False))
     check(one.next is not None and len(one.data) < len(pages), "a long answer comes in pages")
     error = client.cancel_crawl(job.id)
     check(error is False, f"a crawl that has ended is not cancelled: {error}")
+    status = client.get_crawl_status(job.id, pagination_config=PaginationConfig(auto_paginate=False)).status
+    check(status == "completed", f"a crawl that has ended stays so: {status}")
     return took, len(pages), job.id
 
 
@@ -220,6 +228,7 @@ def limited(check, web, client, host):
     begun = client.start_crawl(web.url(host, seed), crawl_entire_domain=True, exclude_paths=["^/p/.*"])
     check(begun.id and begun.url.endswith(begun.id), f"begun: {begun}")
     for wrong in ({"ignore_robots_txt": True}, {"allow_external_links": True}, {"include_paths": ["[a-z]+"]},
+                  {"include_paths": ["/p/"], "allow_subdomains": True},
                   {"webhook": "http://b.test/"}, {"sitemap": "only"}):
         error = raised(lambda: client.start_crawl(web.url(host), **wrong))
         name = re.sub(r"_(.)", lambda found: found[1].upper(), next(iter(wrong)))
@@ -302,7 +311,7 @@ def main():
             scraped = scrape(check, web, client, open_host, private_host)
             took, pages, _ = crawl(check, web, client, open_host)
             again, _, id = crawl(check, web, client, open_host)
-            crawl(check, web, client, private_host)
+            crawl(check, web, client, private_host, is_new=True)
             mapped(check, web, client, open_host, {web.url(open_host, path) for path in web.truth(open_host)["Page"]})
             others = [host for host in hosts if host not in (open_host, private_host)]
             limited(check, web, client, others[0])

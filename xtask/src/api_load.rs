@@ -100,6 +100,7 @@ impl Round {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    ensure!(args.rounds > 0, "nothing to measure");
     let programs = match &args.programs {
         Some(folder) => Programs::of_folder(folder)?,
         None => Programs::build()?,
@@ -183,10 +184,14 @@ fn conclude(args: &Args, rounds: &[Round], watched: &Clients) -> Result<()> {
         LATENCY_MAX.as_millis(),
     );
     let mut missed = Vec::new();
-    if share < PAGES_SHARE_MIN {
+    // Without any pages there is no share.
+    if share.is_nan() || share < PAGES_SHARE_MIN {
         missed.push(format!(
             "pages/s are {share:.3} of those with the clients elsewhere, at least {PAGES_SHARE_MIN}"
         ));
+    }
+    if watched.in_time(Duration::MAX) <= 0.0 {
+        missed.push("no request was answered".to_owned());
     }
     if late > LATENCY_MAX {
         missed.push(format!(
@@ -256,6 +261,11 @@ mod tests {
         failed.failed = 1;
         assert!(conclude(&args(), &rounds(100), &failed).is_err());
         conclude(&Args { report_only: true, ..args() }, &rounds(1), &failed).unwrap();
+        let still = [round(Kind::Quiet, 0), round(Kind::Beside, 0), round(Kind::Watched, 0)];
+        let error = conclude(&args(), &still, &in_time).unwrap_err().to_string();
+        assert!(error.contains("pages/s are NaN"), "{error}");
+        let error = conclude(&args(), &rounds(100), &Clients::default()).unwrap_err().to_string();
+        assert!(error.contains("no request was answered"), "{error}");
     }
 
     #[test]

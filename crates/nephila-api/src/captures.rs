@@ -15,7 +15,7 @@ use nephila_core::url::CrawlUrl;
 use nephila_engine::crawl::work::ready_horizon;
 use nephila_store::captures::{Capture, Captures, Elsewhere, seconds};
 use serde::{Deserialize, Serialize};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::about::About;
 use super::cache::Hot;
@@ -142,11 +142,11 @@ pub struct Archive {
     elsewhere: Option<Arc<dyn Elsewhere>>,
     /// Storage for bodies that are not in the archive.
     media: Option<Arc<dyn ReadMedia>>,
-    reads: Semaphore,
+    reads: Arc<Semaphore>,
     /// Whole pages that are being put together.
     pub(crate) whole_pages: Semaphore,
     /// Searches that are being answered.
-    pub(crate) searches: Semaphore,
+    pub(crate) searches: Arc<Semaphore>,
     hot: Hot,
 }
 
@@ -155,8 +155,9 @@ impl Archive {
     pub fn new(dir: &Path, name: &str) -> Archive {
         let (dir, name) = (dir.to_owned(), name.to_owned());
         let (elsewhere, media) = (None, None);
-        let (reads, whole_pages) = (Semaphore::new(READS_MAX), Semaphore::new(PAGES_AT_ONCE));
-        let searches = Semaphore::new(search::AT_ONCE);
+        let reads = Arc::new(Semaphore::new(READS_MAX));
+        let whole_pages = Semaphore::new(PAGES_AT_ONCE);
+        let searches = Arc::new(Semaphore::new(search::AT_ONCE));
         Archive { dir, name, elsewhere, media, reads, whole_pages, searches, hot: Hot::new(0) }
     }
 
@@ -311,18 +312,23 @@ impl Archive {
         &self,
         read: impl FnOnce(&Captures) -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T, Instead> {
-        let _room = self.reads.acquire().await.expect("it is never closed");
-        self.blocking(read).await
+        let place = self.reads.clone().acquire_owned().await.expect("it is never closed");
+        self.blocking(place, read).await
     }
 
-    /// Runs a read from the archive on a blocking thread. The caller bounds how many run.
+    /// Runs a read from the archive on a blocking thread. The thread keeps the place of the read until its end, also
+    /// when nobody waits for the result any more.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
+        place: OwnedSemaphorePermit,
         read: impl FnOnce(&Captures) -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T, Instead> {
         let captures = Captures::new(&self.dir).with_elsewhere(self.elsewhere.clone());
-        let done = tokio::task::spawn_blocking(move || read(&captures)).await;
-        let done = done.unwrap_or_else(|panic| Err(anyhow::anyhow!("reading failed: {panic}")));
+        let done = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            read(&captures)
+        });
+        let done = done.await.unwrap_or_else(|panic| Err(anyhow::anyhow!("reading failed: {panic}")));
         Ok(done.map_err(|error| {
             let detail = format!("{error:#}; `nephila read -o` at {} may say more", self.name);
             problem(StatusCode::INTERNAL_SERVER_ERROR, "the capture cannot be read", detail)
@@ -452,45 +458,4 @@ impl std::io::Write for Capped {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn explained(summary: Summary, expected_s: Option<u64>) -> Explained {
-        let mut explained = Explained::bad("http://a.test/", "because".into());
-        (explained.summary, explained.expected_s) = (summary, expected_s);
-        explained
-    }
-
-    #[test]
-    fn what_is_wanted_comes_later_and_what_is_not_never() {
-        let status = |answer: &HttpAnswer| answer.status().as_u16();
-        let queued = missing(&explained(Summary::Queued, Some(42)), &[]);
-        assert_eq!((status(&queued), &queued.headers()["retry-after"]), (503, &HeaderValue::from(42)));
-        let parked = missing(&explained(Summary::Parked, None), &[]);
-        assert_eq!((status(&parked), &parked.headers()["retry-after"]), (503, &HeaderValue::from(SOME_TIME)));
-        for unwanted in
-            [Summary::OutOfScope, Summary::Robots, Summary::Trap, Summary::Unknown, Summary::Failed]
-        {
-            assert_eq!(status(&missing(&explained(unwanted, None), &[])), 404, "{unwanted:?}");
-        }
-        let lost = missing(&explained(Summary::Fetched, None), &[]);
-        assert_eq!(status(&lost), 503, "it was there once");
-        let silent = missing(&explained(Summary::Failed, None), &["node b: no answer".into()]);
-        assert_eq!(status(&silent), 503, "who does not answer may have it");
-    }
-
-    #[test]
-    fn the_very_url_and_the_newest_capture_win() {
-        let found =
-            |url: &str, timestamp: &str| FoundCapture { url: url.into(), timestamp: timestamp.into() };
-        let url = "http://a.test/";
-        let (old, new, other) = (
-            found(url, "20260101000000"),
-            found(url, "20260102000000"),
-            found("https://a.test/", "20270101000000"),
-        );
-        assert!(new.rank(url, None) < old.rank(url, None));
-        assert!(old.rank(url, None) < other.rank(url, None));
-        assert!(old.rank(url, Some("2026")) < new.rank(url, Some("2026")));
-    }
-}
+mod tests;

@@ -35,6 +35,11 @@ use nephila_engine::worker::{Command, Handle, Taken};
 pub use view::{Explained, HostView, LastView, RobotsView, ScopeView, StatsView, Summary};
 use view::{StreamView, host_view, robots_view};
 
+/// A job that the client named and the folder does not have.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no job {0:?} here, neither the crawl of the folder ({1:?}) nor a further job")]
+pub(super) struct NoJob(String, String);
+
 /// Everything needed to answer requests about a crawl.
 #[derive(Debug)]
 pub struct Questions {
@@ -208,9 +213,17 @@ impl Questions {
         self.add_to(lines, None).await
     }
 
-    /// The same, for a further job if one of this name exists; lines may name others.
+    /// The same, for the job of this name, the folder's or a further one; lines may name others. A missing job is the
+    /// error [`NoJob`].
     pub(super) async fn add_to(&self, lines: &str, job: Option<&str>) -> anyhow::Result<Added> {
         let first = self.scopes.in_force()?;
+        let named = self.more_in_force(job);
+        if let Some(job) = job
+            && named.is_none()
+            && job != first.name
+        {
+            return Err(NoJob(job.to_owned(), first.name).into());
+        }
         let reach = self.reach()?;
         let now = self.clock.now().wall;
         let (mut added, mut links, mut again) = (Added::default(), Vec::new(), Vec::new());
@@ -218,9 +231,12 @@ impl Questions {
             match AddLine::read(line) {
                 None => {}
                 Some(Err(why)) => added.refuse(line, why),
-                // The first job of a folder has any name.
+                // In a line, the first job of a folder has any name: files of lines are made for any crawl.
                 Some(Ok(said)) => {
-                    let more = self.more_in_force(said.job.as_deref().or(job));
+                    let more = match &said.job {
+                        Some(job) => self.more_in_force(Some(job)),
+                        None => named.clone(),
+                    };
                     let job = more.as_deref().unwrap_or(&first);
                     let judged = said.judged(job, false, &self.settings.trap, now);
                     match judged.and_then(|link| reach.check(&link.url).map(|()| link)) {

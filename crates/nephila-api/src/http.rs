@@ -3,9 +3,10 @@
 //! [`serve`] connects a listener ([`Accept`]) with a server of operations ([`Answers`]). A [`Guard`] checks the head of
 //! each request before the body is read (authentication, and the role that the operation needs).
 //!
-//! Invariants: a request that the guard refuses costs no more than its head; no answer takes longer than the connection
-//! timeout, except a stream, which ends after [`STREAM_TIMEOUT`] and as soon as its client takes nothing for
-//! [`SLOW_TIMEOUT`]; idle or slow clients block no others (`room`), and streams are counted apart.
+//! Invariants: a request that the guard refuses costs no more than its head; a connection is cut [`CONNECTION_TIMEOUT`]
+//! after its beginning and after the last request that was let in and came as a whole, except during a stream, which ends
+//! after [`STREAM_TIMEOUT`] and as soon as its client takes nothing for [`SLOW_TIMEOUT`]; idle or slow clients block no
+//! others (`room`), and streams are counted apart.
 
 use std::convert::Infallible;
 use std::io;
@@ -44,7 +45,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(15);
-/// Maximum duration of a connection.
+/// Maximum duration of a connection before its first whole request, and from each whole request on: the answer and the
+/// time until the next request. Longer than every wait that a request may ask for.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum duration of a stream. Clients begin a new one.
 pub const STREAM_TIMEOUT: Duration = Duration::from_secs(600);
@@ -239,6 +241,7 @@ where
         }
     };
     *began = Instant::now();
+    client.deadline.set(*began + CONNECTION_TIMEOUT);
     let target = head.uri.path_and_query().map_or("", |target| target.as_str());
     let mut asked = HttpQuestion::new(head.method, target, head.headers, client.is_tls);
     (asked.body, asked.asker, asked.hub) = (body, Some(asker.clone()), shell.hub.clone());

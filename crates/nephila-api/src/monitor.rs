@@ -96,7 +96,7 @@ pub struct Monitor {
     hosts: Fresh<HostsSeen>,
     polite: Fresh<PolitenessSaid>,
     archive: Arc<ArchiveCounts>,
-    reads: Semaphore,
+    reads: Arc<Semaphore>,
     /// The webhooks of the process; unset without any.
     webhooks: OnceLock<Arc<[Arc<webhooks::Seen>]>>,
     /// Held while the state of a job changes.
@@ -130,7 +130,7 @@ impl Monitor {
             hosts: Fresh::default(),
             polite: Fresh::default(),
             archive: Arc::default(),
-            reads: Semaphore::new(READS_MAX),
+            reads: Arc::new(Semaphore::new(READS_MAX)),
             webhooks: OnceLock::new(),
             changing: tokio::sync::Mutex::default(),
         }
@@ -322,8 +322,10 @@ impl Monitor {
         read: impl FnOnce(&Path) -> std::io::Result<T> + Send + 'static,
         path: std::path::PathBuf,
     ) -> anyhow::Result<T> {
-        let _room = self.reads.acquire().await.context("reading has ended")?;
+        let room = Arc::clone(&self.reads).acquire_owned().await.context("reading has ended")?;
         let done = tokio::task::spawn_blocking(move || {
+            // The place ends with the read, not with the request.
+            let _room = room;
             read(&path).with_context(|| format!("reading {}", path.display()))
         });
         done.await.unwrap_or_else(|panic| Err(anyhow::anyhow!("reading failed: {panic}")))

@@ -10,6 +10,7 @@ use nephila_core::state::totals::Totals;
 use nephila_engine::crawl::jobs::InForce;
 use nephila_engine::crawl::more_jobs::{self, Error};
 use nephila_engine::crawl::shared::{JOB, Shared};
+use nephila_engine::folder::MoreJob;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +35,11 @@ pub struct Created {
 /// The further jobs in a list.
 pub(super) fn rows(shared: &Shared, totals: &Totals) -> Vec<JobRow> {
     let more = shared.more_jobs();
-    more.jobs.iter().map(|more| JobRow::of(&more.job, ProgressSaid::of(totals, more.job.id))).collect()
+    more.jobs.iter().map(|more| JobRow::of(&more.job, progress(more, totals))).collect()
+}
+
+fn progress(more: &MoreJob, totals: &Totals) -> ProgressSaid {
+    ProgressSaid { complete: more.complete.clone(), ..ProgressSaid::of(totals, more.job.id) }
 }
 
 fn refused(error: &Error) -> Instead {
@@ -76,7 +81,10 @@ impl Questions {
             reach.check(&url).map_err(|why| wrong("invalid job", format!("the seed {seed}: {why}")))?;
         }
         let (name, seeds) = (job.name.clone(), job.scope.seeds.len() as u64);
-        let id = more_jobs::create(&shared, job).await.map_err(|error| refused(&error))?;
+        // To its end, also if the client goes away: a job that is kept is known to the frontier.
+        let made = tokio::spawn(async move { more_jobs::create(&shared, job).await });
+        let made = made.await.map_err(|error| away(&anyhow::anyhow!("making the job: {error}")))?;
+        let id = made.map_err(|error| refused(&error))?;
         let mut answer = ok(&Created { id, name, seeds });
         *answer.status_mut() = StatusCode::CREATED;
         Ok(answer)
@@ -91,7 +99,7 @@ impl Questions {
             let in_force = shared.jobs.get(found.job.id);
             let of = (found.job.id, &*found.job.scope.seeds);
             let part = JobPart::look(&self.handle, of, in_force.as_deref()).await?;
-            let progress = ProgressSaid::of(&totals, found.job.id);
+            let progress = progress(&found, &totals);
             anyhow::Ok(JobDetail::of(found.job, found.moved, progress, part))
         };
         Some(look.await.map(|detail| ok(&detail)).map_err(|error| away(&error)))

@@ -7,6 +7,7 @@ use nephila_core::job::State;
 use nephila_core::url::UrlError;
 
 use super::answers::Instead;
+use super::explain::NoJob;
 use super::foreseen::VisitsSaid;
 use super::hub::{LaterStatus, Lines, Live};
 use super::log_view::Filter;
@@ -58,7 +59,7 @@ static ROUTES: LazyLock<Routes<Questions>> = LazyLock::new(|| {
         }),
         route(&of::ADD, |crawl, asked| {
             Box::pin(async move {
-                let job = asked.parameter("job");
+                let job = asked.parameter("job").filter(|job| !job.is_empty());
                 let added = crawl.add_to(&String::from_utf8_lossy(&asked.body), job.as_deref()).await;
                 said(added.map(|added| ok(&added)))
             })
@@ -151,9 +152,12 @@ fn said(answered: anyhow::Result<HttpAnswer>) -> HttpAnswer {
     answered.unwrap_or_else(|error| {
         let detail = format!("{error:#}");
         // What the client got wrong is no fault of the crawl, and is wrong again later.
-        match error.is::<lists::Wrong>() || error.is::<UrlError>() {
-            true => problem(StatusCode::BAD_REQUEST, "invalid request", detail),
-            false => problem(StatusCode::SERVICE_UNAVAILABLE, "crawl unavailable", detail),
+        if error.is::<lists::Wrong>() || error.is::<UrlError>() {
+            problem(StatusCode::BAD_REQUEST, "invalid request", detail)
+        } else if error.is::<NoJob>() {
+            problem(StatusCode::NOT_FOUND, "no such job", detail)
+        } else {
+            problem(StatusCode::SERVICE_UNAVAILABLE, "crawl unavailable", detail)
         }
     })
 }

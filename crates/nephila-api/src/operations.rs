@@ -198,7 +198,7 @@ pub static ADD: Operation = change(
 )
 .tag("intake")
 .with(&[
-    query("job", Kind::Text, "The job; on one machine the crawl of the folder, unless a further job is named."),
+    query("job", Kind::Text, "The job; on one machine without it the crawl of the folder, `crawl`."),
     query("seed", Kind::Word(&["true", "false"]), "Whether the URLs are seeds."),
 ])
 .takes_text(LINE_TYPES)
@@ -291,7 +291,7 @@ const LIMIT: Parameter = query("limit", Kind::Number(1, 1_000), "Maximum number 
 const CURSOR: Parameter =
     query("cursor", Kind::Cursor, "The cursor that the page before names; without it the first page.");
 /// The name of a job.
-const JOB_NAME: Parameter = part("job", "Name of the job.");
+pub const JOB_NAME: Parameter = part("job", "Name of the job.");
 
 /// `GET /api/v1/status`.
 pub static STATUS: Operation = get(
@@ -404,20 +404,20 @@ pub static JOB: Operation = get(
 .tag("jobs")
 .with(&[JOB_NAME])
 .gives::<JobDetail>();
-/// `POST /api/v1/jobs/{job}/pause` on one machine.
-pub static PAUSE_JOB: Operation =
+/// `POST /api/v1/jobs/{job}/pause`; on one machine with this answer.
+pub const PAUSE_JOB: Operation =
     change(Verb::Post, Role::Operate, "pauseJob", "/api/v1/jobs/{job}/pause", "Pauses a job: its URLs wait.")
         .tag("jobs")
         .with(&[JOB_NAME])
         .gives::<JobDetail>();
-/// `POST /api/v1/jobs/{job}/resume` on one machine.
-pub static RESUME_JOB: Operation =
+/// `POST /api/v1/jobs/{job}/resume`; on one machine with this answer.
+pub const RESUME_JOB: Operation =
     change(Verb::Post, Role::Operate, "resumeJob", "/api/v1/jobs/{job}/resume", "Resumes a job.")
         .tag("jobs")
         .with(&[JOB_NAME])
         .gives::<JobDetail>();
-/// `POST /api/v1/jobs/{job}/stop` on one machine.
-pub static STOP_JOB: Operation = change(
+/// `POST /api/v1/jobs/{job}/stop`; on one machine with this answer.
+pub const STOP_JOB: Operation = change(
     Verb::Post,
     Role::Operate,
     "stopJob",

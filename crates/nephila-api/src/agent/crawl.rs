@@ -1,15 +1,20 @@
 //! A crawl of a site: a job with one seed.
 //!
 //! The pages of a crawl are the pages of its site that its job wants: those that were fetched since it began, and those
-//! that the archive had before, because a known page is not fetched again. They are listed by the time of their capture,
-//! so that a cursor stays valid while the crawl goes on.
+//! that the archive had before, because a known page is not fetched again. They are listed by the time of their capture.
+//! A cursor is a number of pages: while the crawl goes on, a page may be listed before it; of a crawl that has ended, the
+//! answers have each page once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use nephila_core::job::{Job, Kind as Around, Limits, Scope, State};
+use nephila_core::spider::Outcome;
+use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
 use serde::Deserialize;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::ask::Ask;
 use super::failure::{Failure, Kind};
@@ -25,6 +30,9 @@ use crate::status::StatusSaid;
 /// Maximum number of pages in an answer, and of their bytes: the last one may exceed these.
 const PAGES_MAX: usize = 25;
 const PAGES_BYTES_MAX: usize = 6 << 20;
+/// Maximum duration of listing the pages of a crawl, and of reading those of one answer apart from the last one.
+const LIST_TIME_MAX: Duration = Duration::from_secs(30);
+const PAGES_TIME_MAX: Duration = Duration::from_secs(20);
 /// Maximum number of pages that are listed.
 const LISTED_MAX: usize = 50_000;
 /// Maximum number of errors in an answer.
@@ -59,7 +67,8 @@ pub async fn crawl(ask: &impl Ask, url: &str, options: &CrawlOptions) -> Result<
     Ok(id.text())
 }
 
-/// The scope of a crawl. With patterns to include, they alone bring URLs in, beside the seed.
+/// The scope of a crawl. With patterns to include, they alone bring URLs in, beside the seed: a scope that has the host too
+/// would bring in what either of both matches.
 fn scope(seed: &CrawlUrl, options: &CrawlOptions) -> Scope {
     let kind = match (options.include.is_empty(), options.subdomains, options.whole_host) {
         (false, ..) => Around::Page,
@@ -86,7 +95,8 @@ async fn said(ask: &impl Ask, id: &Id) -> Result<Said, Failure> {
     }
 }
 
-/// The pages of a crawl so far, the oldest capture first, at most as many as its limit.
+/// The pages of a crawl so far, the oldest capture first, at most as many as its limit: those that it fetched come before
+/// those that were there.
 async fn pages(ask: &impl Ask, id: &Id, said: &Said, site: &Site) -> Result<Vec<Seen>, Failure> {
     let mut newest: HashMap<String, Seen> = HashMap::new();
     let logged = site.logged(ask, id.began_ms).await?.into_iter().filter_map(seen_in);
@@ -97,9 +107,13 @@ async fn pages(ask: &impl Ask, id: &Id, said: &Said, site: &Site) -> Result<Vec<
         }
     }
     let mut pages: Vec<Seen> = newest.into_values().filter(Seen::is_page).collect();
-    pages.sort_by(|a, b| (&a.captured, a.url.key()).cmp(&(&b.captured, b.url.key())));
     let limit = usize::try_from(said.job.limits.pages_max).unwrap_or(usize::MAX);
+    let began = Timestamp(id.began_ms).digits14();
+    pages.sort_by(|a, b| {
+        (a.captured < began, &a.captured, a.url.key()).cmp(&(b.captured < began, &b.captured, b.url.key()))
+    });
     pages.truncate(if limit == 0 { LISTED_MAX } else { limit });
+    pages.sort_by(|a, b| (&a.captured, a.url.key()).cmp(&(&b.captured, b.url.key())));
     Ok(pages)
 }
 
@@ -124,9 +138,11 @@ fn state(said: &Said, pages: usize, is_later: bool) -> CrawlState {
     let seed = said.seeds.first().map_or("", |seed| &seed.state);
     match said.job.state {
         State::Stopped if at_limit => CrawlState::Completed,
-        State::Stopped => CrawlState::Cancelled,
+        State::Stopped if said.progress.complete.is_none() => CrawlState::Cancelled,
         // A seed that is not known yet has not reached its partition.
-        _ if ["", "unknown", "queued", "later"].contains(&seed) && !at_limit && pages == 0 && !is_later => {
+        State::Running | State::Paused
+            if ["", "unknown", "queued", "later"].contains(&seed) && !at_limit && pages == 0 && !is_later =>
+        {
             CrawlState::Scraping
         }
         _ if at_limit => CrawlState::Completed,
@@ -136,6 +152,16 @@ fn state(said: &Said, pages: usize, is_later: bool) -> CrawlState {
         }
         _ => CrawlState::Completed,
     }
+}
+
+/// What the server says of a crawl, whether everything that is left is tried again later, and the pages so far.
+async fn list(ask: &impl Ask, id: &Id) -> Result<(Said, bool, Vec<Seen>), Failure> {
+    // The state first: pages that come meanwhile are listed, and a complete crawl has all its pages.
+    let said = said(ask, id).await?;
+    let site = Site::of_scope(&said.job.scope, &said.moved)?;
+    let is_later = is_later(ask, &said, &site).await?;
+    let all = pages(ask, id, &said, &site).await?;
+    Ok((said, is_later, all))
 }
 
 /// How far a crawl is, with its pages from a cursor on.
@@ -150,16 +176,21 @@ pub async fn crawl_status(ask: &impl Ask, id: &str, cursor: Option<&str>) -> Res
             ))
         })?,
     };
-    // The state first: pages that come meanwhile are listed, and a complete crawl has all its pages.
-    let said = said(ask, &id).await?;
-    let site = Site::of_scope(&said.job.scope, &said.moved)?;
-    let is_later = is_later(ask, &said, &site).await?;
-    let all = pages(ask, &id, &said, &site).await?;
+    let listing = tokio::time::timeout(LIST_TIME_MAX, list(ask, &id)).await;
+    let (said, is_later, all) = listing.map_err(|_| {
+        let seconds = LIST_TIME_MAX.as_secs();
+        Failure::new(
+            Kind::Timeout,
+            format!("the pages could not be listed within {seconds} s: ask again later"),
+        )
+    })??;
     let state = state(&said, all.len(), is_later);
     let (mut given, mut bytes, mut unread) = (Vec::new(), 0, 0);
     let mut next = from;
+    let until = Instant::now() + PAGES_TIME_MAX;
     for seen in all.iter().skip(from) {
-        if given.len() >= PAGES_MAX || bytes >= PAGES_BYTES_MAX {
+        let is_late = next > from && Instant::now() >= until;
+        if is_late || given.len() >= PAGES_MAX || bytes >= PAGES_BYTES_MAX {
             break;
         }
         next += 1;
@@ -200,7 +231,7 @@ async fn page(ask: &impl Ask, seen: &Seen, id: &Id) -> Result<Scraped, Failure> 
     let stored = render::stored(ask, &seen.url, Some(&seen.captured)).await?;
     let cached = render::date(&stored.captured);
     let page = render::scraped(seen.url.as_str().to_owned(), stored, id.wants).await?;
-    let began = nephila_core::time::Timestamp(id.began_ms).warc_date();
+    let began = Timestamp(id.began_ms).warc_date();
     Ok(Scraped { cached: cached < began, ..page })
 }
 
@@ -212,19 +243,19 @@ fn weight(page: &Scraped) -> usize {
         + lists.iter().filter_map(|list| list.as_ref()).flatten().map(String::len).sum::<usize>()
 }
 
-/// The URLs of a crawl that could not be fetched since it began.
+/// The URLs of a crawl that could not be fetched since it began, and those that robots.txt forbids.
 pub async fn crawl_errors(ask: &impl Ask, id: &str) -> Result<Vec<CrawlError>, Failure> {
     let id = Id::parse(id)?;
     let said = said(ask, &id).await?;
     let site = Site::of_scope(&said.job.scope, &said.moved)?;
     let lines = site.logged(ask, id.began_ms).await?;
     // The last line of a URL counts: a failure may have been followed by a success.
-    let mut known = std::collections::HashSet::new();
+    let mut known = HashSet::new();
     let last = lines.into_iter().filter(|line| line.purpose == "page" && known.insert(line.url.clone()));
     let failed = last.filter(|line| line.class != "ok").take(ERRORS_MAX);
     let error = |line: crate::log_view::LogLine| CrawlError {
-        by_robots: line.outcome == "robots-denied",
-        why: match nephila_core::spider::Outcome::by_name(&line.outcome) {
+        by_robots: line.outcome == Outcome::RobotsDenied.name(),
+        why: match Outcome::by_name(&line.outcome) {
             Some(outcome) => outcome.meaning().trim().to_owned(),
             None => line.detail,
         },
@@ -232,24 +263,35 @@ pub async fn crawl_errors(ask: &impl Ask, id: &str) -> Result<Vec<CrawlError>, F
         at: line.at,
         outcome: line.outcome,
     };
-    Ok(failed.map(error).collect())
+    let mut all: Vec<CrawlError> = failed.map(error).collect();
+    let denied = site.denied(ask).await?.into_iter().filter(|row| known.insert(row.url.clone()));
+    all.extend(denied.take(ERRORS_MAX).map(|row| CrawlError {
+        by_robots: true,
+        why: Outcome::RobotsDenied.meaning().trim().to_owned(),
+        url: row.url,
+        at: row.at.unwrap_or(row.found),
+        outcome: Outcome::RobotsDenied.name().to_owned(),
+    }));
+    Ok(all)
 }
 
-/// Stops a crawl. One that has ended is [`Kind::Conflict`].
+/// Stops a crawl. One that has ended is [`Kind::Conflict`]; its job is stopped too, so that nothing is added to it.
 pub async fn crawl_cancel(ask: &impl Ask, id: &str) -> Result<(), Failure> {
     let parsed = Id::parse(id)?;
     let said = said(ask, &parsed).await?;
     let has_begun = said.seeds.first().is_some_and(|seed| !["queued", "unknown"].contains(&&*seed.state));
     let is_over = said.progress.complete.is_some() || (said.progress.left == 0 && has_begun);
-    if said.job.state == State::Stopped || is_over {
-        return Err(Failure::new(
-            Kind::Conflict,
-            format!("the crawl {id} has ended: there is nothing to cancel"),
-        ));
+    let is_stopped = said.job.state == State::Stopped;
+    if !is_stopped {
+        let target = format!("/api/v1/jobs/{}/stop", escaped(&parsed.job));
+        post(ask, target, "application/json", "").await?;
     }
-    let target = format!("/api/v1/jobs/{}/stop", escaped(&parsed.job));
-    post(ask, target, "application/json", "").await?;
-    Ok(())
+    match is_stopped || is_over {
+        true => {
+            Err(Failure::new(Kind::Conflict, format!("the crawl {id} has ended: there is nothing to cancel")))
+        }
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -283,6 +325,11 @@ mod tests {
         }
         assert_eq!(state(&said(State::Running, 2, 1, "fetched"), 2, true), Completed);
         assert_eq!(state(&said(State::Running, 0, 1, "later"), 0, true), Failed);
+        for (seed, listed, is) in [("fetched", 2, Completed), ("failed", 0, Failed)] {
+            let mut ended = said(State::Stopped, listed as u64, 0, seed);
+            ended.progress.complete = Some("2026-11-18T00:00:00Z".to_owned());
+            assert_eq!(state(&ended, listed, false), is, "stopped when nothing was left");
+        }
     }
 
     #[test]
@@ -301,7 +348,7 @@ mod tests {
         assert!(holds(&folder, "http://a.test/docs/x") && !holds(&folder, "http://a.test/blog/x"));
         let host = options(&[], true);
         assert!(holds(&host, "http://a.test/blog/x") && !holds(&host, "http://b.test/docs/x"));
-        let blog = options(&["^http*://a.test/*blog/"], false);
+        let blog = options(&["^http://a.test/*blog/"], false);
         assert!(holds(&blog, "http://a.test/blog/x") && !holds(&blog, "http://a.test/docs/x"));
         assert!(holds(&blog, "http://a.test/docs/"), "the seed");
     }

@@ -4,7 +4,7 @@
 //! those that the server makes before an operation is found ([`shaped`]).
 //!
 //! Invariants: an option that is not understood and would change the answer is refused; at most [`AT_ONCE`] clients wait
-//! for a page at the same time.
+//! for a page at the same time, and [`LISTS_AT_ONCE`] for a map or for the pages of a crawl.
 
 use http::header;
 use nephila_engine::settings::Role;
@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::ask::Own;
 use super::failure::{Failure, Kind};
@@ -30,11 +30,15 @@ pub(crate) const TAG: &str = "firecrawl";
 pub(crate) const PREFIX: &str = "/v2/";
 /// Maximum number of clients that wait for a page at the same time: others have to find a place too.
 const AT_ONCE: usize = 16;
+/// Maximum number of clients that wait for a map or for a crawl at the same time: each takes many requests and much memory.
+const LISTS_AT_ONCE: usize = 8;
 /// `Retry-After` in seconds while all places are taken.
 const BUSY_RETRY: u64 = 2;
 
 /// Places of [`AT_ONCE`].
 static ROOM: Semaphore = Semaphore::const_new(AT_ONCE);
+/// Places of [`LISTS_AT_ONCE`].
+pub(crate) static LISTS: Semaphore = Semaphore::const_new(LISTS_AT_ONCE);
 
 const ID: Parameter = part("id", "The id, as beginning the crawl answered it.");
 
@@ -284,13 +288,22 @@ fn body<T: DeserializeOwned>(asked: &HttpQuestion) -> Result<T, Failure> {
     serde_json::from_slice(&asked.body).map_err(|error| Failure::wrong(format!("invalid body: {error}")))
 }
 
+/// Takes a place until the result is dropped; or says what takes all of them.
+fn place(room: &'static Semaphore, taken: &str) -> Result<SemaphorePermit<'static>, Failure> {
+    room.try_acquire().map_err(|_| {
+        let text = format!("{taken}: ask again in a moment");
+        Failure { retry_after: Some(BUSY_RETRY), ..Failure::new(Kind::Busy, text) }
+    })
+}
+
+fn list_place() -> Result<SemaphorePermit<'static>, Failure> {
+    place(&LISTS, &format!("{LISTS_AT_ONCE} clients wait for maps and crawls"))
+}
+
 async fn scrape<H: Answers>(server: &H, asked: &HttpQuestion) -> Result<HttpAnswer, Failure> {
     let body: ScrapeBody = body(asked)?;
     let options = body.page.options()?;
-    let Ok(_place) = ROOM.try_acquire() else {
-        let text = format!("{AT_ONCE} clients wait for pages: ask again in a moment");
-        return Err(Failure { retry_after: Some(BUSY_RETRY), ..Failure::new(Kind::Busy, text) });
-    };
+    let _place = place(&ROOM, &format!("{AT_ONCE} clients wait for pages"))?;
     let page = match body.page.lockdown.unwrap_or(false) {
         true => super::read(&Own(server), &body.url, options.wants, None).await?,
         false => super::scrape(&Own(server), &body.url, &options).await?,
@@ -300,7 +313,9 @@ async fn scrape<H: Answers>(server: &H, asked: &HttpQuestion) -> Result<HttpAnsw
 
 async fn map<H: Answers>(server: &H, asked: &HttpQuestion) -> Result<HttpAnswer, Failure> {
     let body: MapBody = body(asked)?;
-    let links = super::map(&Own(server), &body.url, &body.options()?).await?;
+    let options = body.options()?;
+    let _place = list_place()?;
+    let links = super::map(&Own(server), &body.url, &options).await?;
     Ok(ok(&MapAnswer { success: true, links }))
 }
 
@@ -318,6 +333,7 @@ async fn crawl<H: Answers>(server: &H, asked: &HttpQuestion) -> Result<HttpAnswe
 
 async fn status<H: Answers>(server: &H, asked: &HttpQuestion) -> Result<HttpAnswer, Failure> {
     let id = asked.part("id");
+    let _place = list_place()?;
     let found = super::crawl_status(&Own(server), id, asked.parameter("skip").as_deref()).await?;
     Ok(ok(&StatusAnswer {
         success: true,
@@ -332,6 +348,7 @@ async fn status<H: Answers>(server: &H, asked: &HttpQuestion) -> Result<HttpAnsw
 }
 
 async fn errors<H: Answers>(server: &H, asked: &HttpQuestion) -> Result<HttpAnswer, Failure> {
+    let _place = list_place()?;
     let all = super::crawl_errors(&Own(server), asked.part("id")).await?;
     let (blocked, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|error| error.by_robots);
     let row = |error: super::CrawlError| ErrorRow {

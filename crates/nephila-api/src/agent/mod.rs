@@ -22,6 +22,7 @@ mod firecrawl;
 mod id;
 mod map;
 mod options;
+mod patterns;
 mod render;
 mod scrape;
 mod site;
@@ -34,14 +35,17 @@ use serde::{Deserialize, Serialize};
 pub use ask::{Ask, Own};
 pub use crawl::{crawl, crawl_cancel, crawl_errors, crawl_status};
 pub use failure::{Failure, Kind};
+#[cfg(test)]
+pub(crate) use firecrawl::LISTS;
 pub use firecrawl::routes;
 pub(crate) use firecrawl::{PREFIX as FIRECRAWL, shaped};
 pub use map::map;
+pub use patterns::paths_of_host;
 pub use scrape::{read, scrape};
 
 /// Job of single pages, unless another is named.
-pub const JOB: &str = "agent";
-/// Usual and longest wait for a page. A connection to a server lives 60 s.
+pub const JOB: &str = nephila_engine::crawl::more_jobs::PAGES_JOB;
+/// Usual and longest wait for a page. A server gives a request 60 s.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// See [`TIMEOUT`].
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(50);
@@ -203,7 +207,8 @@ pub struct CrawlOptions {
     pub whole_host: bool,
     /// All hosts of the registrable domain.
     pub subdomains: bool,
-    /// Patterns that a URL of the crawl has to match one of; all URLs without any. The seed is always fetched.
+    /// Patterns that a URL of the crawl has to match one of; all URLs without any. The seed is always fetched. They alone
+    /// decide, also about hosts: one that is to stay on a host begins with `^`, the scheme and the host.
     pub include: Vec<String>,
     /// Patterns of URLs that are left out.
     pub exclude: Vec<String>,

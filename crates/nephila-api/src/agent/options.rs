@@ -10,13 +10,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::failure::Failure;
+use super::patterns::{Expression, Within};
 use super::{
     CrawlOptions, LINKS, LINKS_MAX, MAX_AGE, MapOptions, PAGES, ScrapeOptions, Sitemap, TIMEOUT, TIMEOUT_MAX,
     Wants,
 };
 
 /// Options that change nothing here: who asks, hints on speed and browsers, and what is always so.
-const HARMLESS: [&str; 14] = [
+const HARMLESS: [&str; 12] = [
     "origin",
     "integration",
     "auditMetadata",
@@ -28,13 +29,11 @@ const HARMLESS: [&str; 14] = [
     "skipTlsVerification",
     "deduplicateSimilarURLs",
     "maxConcurrency",
-    "ignoreCache",
     "useIndex",
-    "maxDepth",
 ];
 
 /// Why an option is refused, and what to do.
-const REFUSED: [(&str, &str); 22] = [
+const REFUSED: [(&str, &str); 24] = [
     ("actions", "no browser runs here"),
     ("waitFor", "no browser runs here"),
     ("mobile", "no browser runs here"),
@@ -43,6 +42,8 @@ const REFUSED: [(&str, &str); 22] = [
     ("proxy", "requests come from this machine: only basic and auto"),
     ("includeTags", "ask for rawHtml and choose from it"),
     ("excludeTags", "ask for rawHtml and choose from it"),
+    ("maxDepth", "use maxDiscoveryDepth"),
+    ("ignoreCache", "use maxAge of a page; a map fetches nothing"),
     ("minAge", "ask with lockdown, or for a capture of a time at /api/v1/pages"),
     ("storeInCache", "what is fetched is archived"),
     ("zeroDataRetention", "what is fetched is archived"),
@@ -59,8 +60,8 @@ const REFUSED: [(&str, &str); 22] = [
     ("useMock", "this server fetches pages"),
 ];
 
-/// Maximum number of include and exclude patterns of a crawl.
-const PATTERNS_MAX: usize = 100;
+/// Maximum number of expressions to include, and to exclude, of a crawl. Each becomes up to four patterns.
+const EXPRESSIONS_MAX: usize = 100;
 
 /// A format: a word, or an object with `type`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -137,16 +138,16 @@ pub(super) struct CrawlBody {
     pub(super) limit: Option<u64>,
     /// Maximum number of links from the seed, at most 255; 20 without it.
     pub(super) max_discovery_depth: Option<u64>,
-    /// Patterns of paths: only such URLs are fetched, beside the seed. Text, `.*`, `^`, `$` and `|`.
+    /// Patterns of paths: only such URLs of the seed's host are fetched, beside the seed. Text, `.*`, `^`, `$` and `|`.
     pub(super) include_paths: Option<Vec<String>>,
     /// Patterns of paths that are left out.
     pub(super) exclude_paths: Option<Vec<String>>,
-    /// Patterns are for whole URLs.
+    /// Patterns are for whole URLs; those to include begin with `^`, the scheme and the seed's host.
     #[serde(rename = "regexOnFullURL")]
     pub(super) regex_on_full_url: Option<bool>,
     /// The whole host, and not only the folder of the seed.
     pub(super) crawl_entire_domain: Option<bool>,
-    /// All hosts of the registrable domain.
+    /// All hosts of the registrable domain; not with patterns to include.
     pub(super) allow_subdomains: Option<bool>,
     /// `include`: the setting handler.sitemaps decides.
     pub(super) sitemap: Option<Sitemap>,
@@ -163,7 +164,8 @@ fn check(more: &Map<String, Value>) -> Result<(), Failure> {
         let is_off = match value {
             Value::Null | Value::Bool(false) => name != "storeInCache" || value.is_null(),
             Value::Bool(true) => name == "storeInCache",
-            Value::Number(number) => number.as_f64() == Some(0.0),
+            // A depth of 0 is a depth.
+            Value::Number(number) => number.as_f64() == Some(0.0) && name != "maxDepth",
             Value::String(text) => {
                 text.is_empty() || (name == "proxy" && ["basic", "auto"].contains(&&**text))
             }
@@ -269,97 +271,54 @@ impl CrawlBody {
         let wants = self.scrape_options.as_ref().map(PageBody::wants).transpose()?.unwrap_or_default();
         let is_whole = self.regex_on_full_url.unwrap_or(false);
         let subdomains = self.allow_subdomains.unwrap_or(false);
-        let patterns = |name: &str,
-                        given: &Option<Vec<String>>,
-                        around: &str|
-         -> Result<Vec<String>, Failure> {
-            let mut all = Vec::new();
-            for text in given.iter().flatten() {
-                all.extend(patterns(text, around).map_err(|why| {
-                    Failure::wrong(format!("the option {name}: {}: {why}", nephila_core::text::shown(text)))
-                })?);
-            }
-            match all.len() <= PATTERNS_MAX {
-                true => Ok(all),
-                false => {
-                    Err(Failure::wrong(format!("the option {name} has more than {PATTERNS_MAX} patterns")))
-                }
-            }
-        };
+        let (include, exclude) = (self.include_paths.as_deref(), self.exclude_paths.as_deref());
+        if subdomains && include.is_some_and(|include| !include.is_empty()) {
+            let text = "the option includePaths is not supported with allowSubdomains: begin a crawl for each host, or \
+                        make a job with its own patterns: POST /api/v1/jobs";
+            return Err(Failure::wrong(text));
+        }
         let seed = super::site::parsed(&self.url)?;
-        // A pattern of a path stands behind the host; http and https are one site.
-        let host = match seed.registrable_domain().filter(|_| subdomains) {
-            Some(domain) => format!("^http*://*{domain}*"),
-            None => format!("^http*://{}*", seed.authority()),
+        let host = seed.authority();
+        let include_in = if is_whole { Within::UrlsOf(host) } else { Within::Host(host) };
+        let exclude_in = match seed.registrable_domain().filter(|_| subdomains) {
+            _ if is_whole => Within::Urls,
+            Some(domain) => Within::Domain(domain),
+            None => Within::Host(host),
         };
-        let around = if is_whole { "" } else { &host };
         Ok(CrawlOptions {
             limit: self.limit.unwrap_or(PAGES),
             depth: self.max_discovery_depth.map_or(20, |depth| u8::try_from(depth).unwrap_or(u8::MAX)),
             whole_host: self.crawl_entire_domain.unwrap_or(false),
             subdomains,
-            include: patterns("includePaths", &self.include_paths, around)?,
-            exclude: patterns("excludePaths", &self.exclude_paths, around)?,
+            include: patterns("includePaths", include, include_in)?,
+            exclude: patterns("excludePaths", exclude, exclude_in)?,
             wants,
         })
     }
 }
 
-/// The patterns of a scope that match what a simple regular expression matches: text, `.*`, `.+`, `^`, `$`, and `|` between
-/// such expressions. `around` comes before an expression for paths.
-fn patterns(regex: &str, around: &str) -> Result<Vec<String>, String> {
-    let mut all = Vec::new();
-    let mut one = String::new();
-    let mut letters = regex.chars().peekable();
-    let (mut from_start, mut to_end) = (false, false);
-    let unknown = |what: &str| {
-        Err(format!("{what} is not supported: write text, .*, ^, $ and |, and \\ before any other sign"))
-    };
-    loop {
-        let letter = letters.next();
-        if to_end && !matches!(letter, None | Some('|')) {
-            return unknown("$ before the end");
+/// The patterns for the expressions of an option.
+fn patterns(name: &str, given: Option<&[String]>, within: Within<'_>) -> Result<Vec<String>, Failure> {
+    let (mut all, mut count) = (Vec::new(), 0);
+    for text in given.unwrap_or_default() {
+        let wrong = |why: String| {
+            Failure::wrong(format!("the option {name}: {}: {why}", nephila_core::text::shown(text)))
+        };
+        for expression in Expression::read(text).map_err(wrong)? {
+            all.extend(expression.patterns(within).map_err(wrong)?);
+            count += 1;
         }
-        match letter {
-            None | Some('|') => {
-                if one.trim_matches('*').is_empty() {
-                    return Err("it matches every URL: leave it out".to_owned());
-                }
-                let start = match (around.is_empty(), from_start) {
-                    (true, true) => "^".to_owned(),
-                    (true, false) => String::new(),
-                    // The path begins right behind the host.
-                    (false, true) => around.trim_end_matches('*').to_owned(),
-                    (false, false) => around.to_owned(),
-                };
-                all.push(format!("{start}{one}{}", if to_end { "$" } else { "" }));
-                (one, from_start, to_end) = (String::new(), false, false);
-                if letter.is_none() {
-                    return Ok(all);
-                }
-            }
-            Some('^') if one.is_empty() && !from_start => from_start = true,
-            Some('$') => to_end = true,
-            Some('.') => match letters.next() {
-                Some('*' | '+') => {
-                    one.push('*');
-                    // Not greedy is the same here.
-                    letters.next_if_eq(&'?');
-                }
-                _ => return unknown("a dot for any letter"),
-            },
-            Some('\\') => match letters.next() {
-                Some(sign) if sign.is_ascii_punctuation() && !"*^$".contains(sign) => one.push(sign),
-                _ => return unknown("this \\"),
-            },
-            Some(sign) if "*+?()[]{}^".contains(sign) => return unknown(&format!("the sign {sign}")),
-            Some(sign) => one.push(sign),
-        }
+    }
+    match count <= EXPRESSIONS_MAX {
+        true => Ok(all),
+        false => Err(Failure::wrong(format!("the option {name} has more than {EXPRESSIONS_MAX} patterns"))),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::json;
 
     use super::*;
@@ -367,18 +326,6 @@ mod tests {
     fn crawl(body: Value) -> Result<CrawlOptions, String> {
         let body: CrawlBody = serde_json::from_value(body).unwrap();
         body.options().map_err(|failure| failure.message)
-    }
-
-    #[test]
-    fn simple_expressions_become_patterns_and_others_are_refused() {
-        let path = |regex: &str| patterns(regex, "^http*://a.test*").map(|all| all.join(" "));
-        assert_eq!(path("blog/.*"), Ok("^http*://a.test*blog/*".into()));
-        assert_eq!(path("^/docs/.+\\.html$"), Ok("^http*://a.test/docs/*.html$".into()));
-        assert_eq!(path("/a|/b"), Ok("^http*://a.test*/a ^http*://a.test*/b".into()));
-        assert_eq!(patterns("^https://a\\.test/x", ""), Ok(vec!["^https://a.test/x".into()]));
-        for other in ["", ".*", "^$", "a.b", "(a|b)", "[0-9]+", "a?", "a{2}", "\\d", "a$b", "a\\*"] {
-            assert!(path(other).is_err(), "{other}");
-        }
     }
 
     #[test]
@@ -392,6 +339,9 @@ mod tests {
             ("webhook", json!("http://b.test/")),
             ("allowExternalLinks", json!(true)),
             ("delay", json!(3)),
+            ("maxDepth", json!(0)),
+            ("maxDepth", json!(1)),
+            ("ignoreCache", json!(true)),
             ("somethingNew", json!(1)),
         ] {
             let why = crawl(json!({"url": url, name: value})).unwrap_err();
@@ -411,5 +361,31 @@ mod tests {
         let wants = page(json!({"formats": ["links", {"type": "rawHtml"}]})).unwrap().wants;
         assert!(wants.links && wants.raw_html && !wants.markdown);
         assert!(page(json!({"timeout": 10})).is_err());
+    }
+
+    #[test]
+    fn the_options_that_change_nothing_are_those_of_the_document() {
+        let text = include_str!("../../../../docs/api.md");
+        let (_, text) = text.split_once("**Ignored**").unwrap();
+        let (listed, _) = text.split_once("**Every other option is refused**").unwrap();
+        let named: BTreeSet<&str> = listed.split('`').skip(1).step_by(2).collect();
+        let known: BTreeSet<&str> = HARMLESS.into_iter().chain(["proxy", "basic", "auto"]).collect();
+        assert_eq!(named, known);
+    }
+
+    #[test]
+    fn patterns_to_include_stay_on_the_host_of_the_seed() {
+        let url = "http://a.test:8080/docs/";
+        let found = crawl(json!({"url": url, "includePaths": ["^/blog/"]})).unwrap();
+        assert_eq!(found.include, ["^http://a.test:8080/blog/", "^https://a.test:8080/blog/"]);
+        let why =
+            crawl(json!({"url": url, "includePaths": ["/blog/"], "allowSubdomains": true})).unwrap_err();
+        assert!(why.contains("includePaths") && why.contains("allowSubdomains"), "{why}");
+        let whole = |regex: &str| crawl(json!({"url": url, "includePaths": [regex], "regexOnFullURL": true}));
+        assert!(whole("/article/.*").unwrap_err().contains("other hosts"));
+        assert_eq!(whole("^http://a\\.test:8080/x").unwrap().include, ["^http://a.test:8080/x"]);
+        let many: Vec<String> = (0..=EXPRESSIONS_MAX).map(|number| format!("/{number}/")).collect();
+        assert!(crawl(json!({"url": url, "excludePaths": many[1..]})).is_ok());
+        assert!(crawl(json!({"url": url, "excludePaths": many})).is_err());
     }
 }

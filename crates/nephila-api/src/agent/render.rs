@@ -28,7 +28,7 @@ use crate::question::escaped;
 const AT_ONCE: usize = 4;
 /// Maximum size of a body in bytes.
 pub(super) const BODY_BYTES_MAX: usize = 8 << 20;
-/// Maximum duration of reading one capture; then the thread is left to itself.
+/// Maximum duration of reading one capture; then nobody waits for the thread, which keeps its place until it ends.
 const TIME_MAX: Duration = Duration::from_secs(15);
 /// Maximum duration of finding links.
 const LINKS_TIME_MAX: Duration = Duration::from_secs(3);
@@ -102,7 +102,15 @@ impl Stored {
 async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let _place = ROOM.acquire().await.expect("it is never closed");
+    let Ok(place) = tokio::time::timeout(TIME_MAX, ROOM.acquire()).await else {
+        return Err(Failure::new(Kind::Busy, "other pages are being read: ask again in a moment"));
+    };
+    let place = place.expect("it is never closed");
+    let work = move || {
+        // A client that goes away frees no place: the thread goes on.
+        let _place = place;
+        work()
+    };
     match tokio::time::timeout(TIME_MAX, tokio::task::spawn_blocking(work)).await {
         Ok(Ok(done)) => done,
         Ok(Err(panic)) => Err(Failure::new(Kind::Site, format!("the page cannot be read: {panic}"))),
@@ -254,4 +262,25 @@ pub(super) fn date(digits: &str) -> String {
     }
     let part = |from: usize, to: usize| &digits[from..to];
     format!("{}-{}-{}T{}:{}:{}Z", part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 12), part(12, 14))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_reading_keeps_its_place_until_it_ends_even_if_nobody_waits_for_it() {
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let (begin, begun) = tokio::sync::oneshot::channel();
+        let reading = tokio::spawn(apart(move || {
+            begin.send(()).expect("the test waits");
+            _ = ended.recv();
+            Ok(())
+        }));
+        begun.await.unwrap();
+        reading.abort();
+        assert!(reading.await.unwrap_err().is_cancelled());
+        assert!(ROOM.available_permits() < AT_ONCE);
+        drop(end);
+    }
 }

@@ -113,10 +113,40 @@ async fn obtain(
         let stored = render::stored(ask, url, None).await?;
         return Ok(Got { stored, cached: true, warning: Some(text) });
     }
-    added?;
-    wait(ask, url, again.then_some(began), until).await?;
+    match added {
+        Err(refusal) if again && refusal.kind == Kind::Forbidden => {
+            not_again(ask, url, &before, refusal, (began, until)).await?;
+        }
+        added => {
+            added?;
+            wait(ask, url, again.then_some(began), until).await?;
+        }
+    }
     let stored = render::stored(ask, url, None).await?;
     Ok(Got { cached: seconds_of(&stored.captured) + 1 < began, stored, warning: None })
+}
+
+/// What comes of a URL that was asked for before and is not asked for again at once, as in a cluster: its next try, if that
+/// is in time, otherwise how the last one ended.
+async fn not_again(
+    ask: &impl Ask,
+    url: &CrawlUrl,
+    before: &Explained,
+    refusal: Failure,
+    (began, until): (u64, Instant),
+) -> Result<(), Failure> {
+    let left = until.saturating_duration_since(Instant::now()).as_secs();
+    let is_soon = before.next.is_none() || before.expected_s.is_some_and(|expected| expected <= left);
+    if is_soon && matches!(before.summary, Summary::Queued | Summary::Fetching) {
+        return wait(ask, url, Some(began), until).await;
+    }
+    match verdict(before, None, true) {
+        Some(Err(failure)) => {
+            Err(Failure { message: format!("{}; {}", failure.message, refusal.message), ..failure })
+        }
+        Some(Ok(())) => Ok(()),
+        None => Err(refusal),
+    }
 }
 
 /// Seconds since 1970 of a time of 14 digits.
@@ -148,7 +178,7 @@ async fn add(ask: &impl Ask, url: &CrawlUrl, job: &str, again: bool) -> Result<(
             let made = json!({"name": job, "scope": scope, "priority": PRIORITY}).to_string();
             match post(ask, "/api/v1/jobs".into(), "application/json", made).await {
                 // Somebody else has made it meanwhile.
-                Err(failure) if failure.kind == Kind::Conflict || failure.kind == Kind::Wrong => {}
+                Err(failure) if failure.kind == Kind::Conflict => {}
                 made => drop(made?),
             }
         }
@@ -175,10 +205,11 @@ async fn wait(ask: &impl Ask, url: &CrawlUrl, since: Option<u64>, until: Instant
     let mut pause = LOOK;
     loop {
         let explained = explained(ask, url).await?;
-        if let Some(ended) = verdict(&explained, since) {
+        let is_last = Instant::now() + pause >= until;
+        if let Some(ended) = verdict(&explained, since, is_last) {
             return ended;
         }
-        if Instant::now() + pause >= until {
+        if is_last {
             let text = format!(
                 "{} was not fetched in time: {} ({}). It stays in the queue: ask again later, or with a longer timeout",
                 explained.url,
@@ -193,8 +224,8 @@ async fn wait(ask: &impl Ask, url: &CrawlUrl, since: Option<u64>, until: Instant
     }
 }
 
-/// How the wait ends; none while the URL is to be awaited.
-fn verdict(explained: &Explained, since: Option<u64>) -> Option<Result<(), Failure>> {
+/// How the wait ends; none while the URL is to be awaited. `is_last` is true for the last look.
+fn verdict(explained: &Explained, since: Option<u64>, is_last: bool) -> Option<Result<(), Failure>> {
     let last = explained.last.as_ref();
     let ended_at = last.and_then(|last| last.at.parse::<jiff::Timestamp>().ok());
     // Times are in whole seconds.
@@ -207,6 +238,8 @@ fn verdict(explained: &Explained, since: Option<u64>) -> Option<Result<(), Failu
     match explained.summary {
         Summary::Fetched | Summary::Redirected if has_ended => Some(Ok(())),
         Summary::Robots => refused("SCRAPE_ROBOTS_DENIED"),
+        // In a cluster the URL is on its way to its partition, and is judged as a link until it is there.
+        Summary::OutOfScope | Summary::Trap if explained.found.is_none() && !is_last => None,
         Summary::OutOfScope if last.is_none() || has_ended => refused("SCRAPE_OUT_OF_SCOPE"),
         Summary::Trap => refused("SCRAPE_TRAP"),
         Summary::BadUrl => Some(Err(Failure::wrong(explained.because.clone()))),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use nephila_core::job::{FoundBy, Kind as Around, Rules, Scope};
+use nephila_core::spider::Outcome;
 use nephila_core::url::{CrawlUrl, KeyRules};
 use nephila_engine::crawl::typed::with_scheme;
 use serde::Deserialize;
@@ -23,10 +24,11 @@ use crate::question::escaped;
 pub(super) const ASK_MAX: Duration = Duration::from_secs(12);
 /// Maximum size of a list in bytes.
 pub(super) const LIST_BYTES_MAX: usize = 16 << 20;
-/// Maximum number of pages of the index, of the log and of the downloads that are read.
+/// Maximum number of pages of the index, of the log, and of the downloads of all states and of errors that are read.
 const CDX_PAGES_MAX: u64 = 20;
 const LOG_PAGES_MAX: usize = 12;
 const DOWNLOAD_PAGES_MAX: usize = 5;
+const ERROR_PAGES_MAX: usize = 20;
 
 /// Parses the URL of a request.
 pub(super) fn parsed(text: &str) -> Result<CrawlUrl, Failure> {
@@ -200,21 +202,39 @@ impl Site {
 
     /// URLs of the site in the frontier of a crawl on one machine, fetched or not; a part of them, if it is large.
     pub(super) async fn queued(&self, ask: &impl Ask) -> Result<Vec<CrawlUrl>, Failure> {
-        let (mut urls, mut from) = (Vec::new(), String::new());
-        for _ in 0..DOWNLOAD_PAGES_MAX {
-            let target = format!("/api/v1/downloads?type=content&max={PAGE_MAX}{from}");
+        let rows = self.downloads(ask, "", DOWNLOAD_PAGES_MAX).await?;
+        Ok(rows.into_iter().map(|(url, _)| url).collect())
+    }
+
+    /// URLs of the site that robots.txt forbids, by the frontier of a crawl on one machine: no request is made for them,
+    /// so no log has them. A part of them, if there are many failures.
+    pub(super) async fn denied(&self, ask: &impl Ask) -> Result<Vec<DownloadSaid>, Failure> {
+        let rows = self.downloads(ask, "&state=error", ERROR_PAGES_MAX).await?;
+        let denied = |row: &DownloadSaid| row.outcome.as_deref() == Some(Outcome::RobotsDenied.name());
+        Ok(rows.into_iter().map(|(_, row)| row).filter(denied).collect())
+    }
+
+    async fn downloads(
+        &self,
+        ask: &impl Ask,
+        which: &str,
+        pages_max: usize,
+    ) -> Result<Vec<(CrawlUrl, DownloadSaid)>, Failure> {
+        let (mut found, mut from) = (Vec::new(), String::new());
+        for _ in 0..pages_max {
+            let target = format!("/api/v1/downloads?type=content{which}&max={PAGE_MAX}{from}");
             let said: ListSaid<DownloadSaid> = match json(ask, target).await {
                 // A node of a cluster has no such list.
                 Err(failure) if failure.kind == Kind::NotFound => break,
                 said => said?,
             };
-            urls.extend(said.rows.iter().filter_map(|row| self.parse(&row.url)));
+            found.extend(said.rows.into_iter().filter_map(|row| Some((self.parse(&row.url)?, row))));
             match said.next {
                 Some(next) => from = format!("&from={}", escaped(&next)),
                 None => break,
             }
         }
-        Ok(urls)
+        Ok(found)
     }
 }
 

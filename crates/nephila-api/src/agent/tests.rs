@@ -21,6 +21,8 @@ type Told = (u16, HeaderMap, Bytes);
 struct Fake {
     answers: Mutex<HashMap<String, Vec<Told>>>,
     asked: Mutex<Vec<String>>,
+    /// Duration of each answer.
+    slow: Duration,
 }
 
 impl Fake {
@@ -58,6 +60,9 @@ impl Fake {
 
 impl Ask for Fake {
     async fn ask(&self, question: Question) -> Result<Reply, NoAnswer> {
+        if !self.slow.is_zero() {
+            tokio::time::sleep(self.slow).await;
+        }
         let asked = format!("{} {}", question.method, question.target);
         self.asked.lock().unwrap().push(format!("{asked} {}", String::from_utf8_lossy(&question.body)));
         let mut answers = self.answers.lock().unwrap();
@@ -163,6 +168,74 @@ async fn what_is_not_fetched_says_why() {
     assert_eq!(failure.kind, Kind::Wrong);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_url_that_has_not_reached_its_partition_is_awaited() {
+    for on_its_way in ["out-of-scope", "trap"] {
+        let fake = server();
+        fake.explain("unknown", None);
+        fake.explain(on_its_way, None);
+        fake.explain(on_its_way, None);
+        fake.explain("fetched", Some((200, "ok")));
+        fake.capture(PAGE, &now14(), &html("<p>word"));
+        let found = scrape(&fake, PAGE, &ScrapeOptions::default()).await.unwrap();
+        assert_eq!(found.status, 200, "{on_its_way}");
+    }
+    let fake = server();
+    fake.explain("unknown", None);
+    let known = json!({"url": PAGE, "summary": "out-of-scope", "because": "exclude", "found": "2026-11-18T00:00:00Z"});
+    fake.json("GET /api/v1/explain", 200, &known);
+    let failure = scrape(&fake, PAGE, &ScrapeOptions::default()).await.unwrap_err();
+    assert_eq!((failure.code, fake.asked("explain")), (Some("SCRAPE_OUT_OF_SCOPE"), 2), "known, so at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_failed_is_awaited_or_says_how_where_it_is_not_asked_for_again_at_once() {
+    let cluster = || {
+        let fake = server();
+        fake.answers.lock().unwrap().remove("POST /api/v1/urls");
+        let why = "in a cluster a known URL is fetched again by the schedule of its job";
+        let refused = json!({"taken": 0, "refused": 1, "refusals": [{"url": PAGE, "why": why}]});
+        fake.json("POST /api/v1/urls", 200, &refused);
+        fake
+    };
+    let failed_before = |summary: &str, more: &Value| {
+        let last = json!({"at": "2020-01-01T00:00:00Z", "outcome": "connect-refused", "meaning": "so it is"});
+        let mut said = json!({"url": PAGE, "summary": summary, "because": "so", "last": last});
+        said.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        said
+    };
+    let soon = json!({"next": "2099-01-01T00:00:00Z", "expected_s": 5});
+    for waits in [json!({}), soon] {
+        let fake = cluster();
+        fake.json("GET /api/v1/explain", 200, &failed_before("queued", &waits));
+        fake.explain("fetched", Some((200, "ok")));
+        fake.capture(PAGE, &now14(), &html("<p>word"));
+        assert_eq!(scrape(&fake, PAGE, &ScrapeOptions::default()).await.unwrap().status, 200, "{waits}");
+    }
+    let later = json!({"next": "2099-01-01T00:00:00Z", "expected_s": 3_600});
+    for (summary, more, part) in
+        [("failed", json!({}), "in a cluster"), ("queued", later, "tried again at 2099-01-01")]
+    {
+        let fake = cluster();
+        fake.json("GET /api/v1/explain", 200, &failed_before(summary, &more));
+        let failure = scrape(&fake, PAGE, &ScrapeOptions::default()).await.unwrap_err();
+        assert_eq!((failure.kind, failure.code), (Kind::Site, Some("SCRAPE_SITE_ERROR")), "{failure}");
+        assert!(failure.message.contains("connect-refused") && failure.message.contains(part), "{failure}");
+        assert_eq!(fake.asked("explain"), 1, "nothing is awaited");
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_be_made_takes_no_url() {
+    let fake = Fake::default();
+    fake.explain("unknown", None);
+    fake.json("POST /api/v1/jobs", 400, &json!({"title": "invalid job", "detail": "1000 jobs run already"}));
+    fake.json("POST /api/v1/urls", 200, &json!({"taken": 1, "refused": 0}));
+    let failure = scrape(&fake, PAGE, &ScrapeOptions::default()).await.unwrap_err();
+    assert!(failure.kind == Kind::Wrong && failure.message.contains("1000 jobs"), "{failure}");
+    assert_eq!(fake.asked("POST /api/v1/urls"), 0);
+}
+
 #[tokio::test]
 async fn a_redirect_is_followed_and_an_endless_one_is_not() {
     let fake = server();
@@ -237,7 +310,74 @@ async fn a_crawl_lists_its_pages_by_time_in_pages_and_no_others() {
     assert_eq!(second.pages[4].asked, "http://a.test/0");
     assert_eq!(crawl_status(&fake, "agent-1-1.m", Some("x")).await.unwrap_err().kind, Kind::Wrong);
     assert_eq!(crawl_status(&fake, "agent-2-2.m", None).await.unwrap_err().kind, Kind::NotFound);
+    fake.json("POST /api/v1/jobs/agent-1-1/stop", 200, &json!({}));
     assert_eq!(crawl_cancel(&fake, "agent-1-1.m").await.unwrap_err().kind, Kind::Conflict);
+    assert_eq!(fake.asked("POST /api/v1/jobs/agent-1-1/stop"), 1, "a job that is over is stopped too");
+}
+
+/// Lines of the index for pages of `http://a.test/` that were captured at these times.
+fn indexed(times: &[String]) -> String {
+    let line = |(number, at): (usize, &String)| {
+        let url = format!("http://a.test/{number}");
+        json!({"url": url, "timestamp": at, "status": "200", "mime": "text/html"}).to_string()
+    };
+    times.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn a_crawl_gives_what_it_fetched_before_what_was_there() {
+    let fake = Fake::default();
+    let mut said = job(0, 2);
+    said["job"]["limits"]["pages_max"] = 3.into();
+    fake.json("GET /api/v1/jobs/agent-", 200, &said);
+    let mut times: Vec<String> = (10..20).map(|second| format!("202001010000{second}")).collect();
+    times.extend(["20261118000005".to_owned(), "20261118000009".to_owned()]);
+    fake.put("GET /web/cdx", 200, &[], indexed(&times));
+    fake.capture("http://a.test/x", "20261118000005", &html("<p>word"));
+    let began: jiff::Timestamp = "2026-11-18T00:00:05.700Z".parse().unwrap();
+    let id = format!("agent-{:x}-1.m", began.as_millisecond());
+    let found = crawl_status(&fake, &id, None).await.unwrap();
+    let urls: Vec<&str> = found.pages.iter().map(|page| &*page.asked).collect();
+    assert_eq!(urls, ["http://a.test/0", "http://a.test/10", "http://a.test/11"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_about_a_crawl_comes_in_time_and_leads_on() {
+    let fake = Fake { slow: Duration::from_secs(3), ..Fake::default() };
+    fake.json("GET /api/v1/jobs/agent-1-1", 200, &job(0, 30));
+    let times: Vec<String> = (10..40).map(|second| format!("202611180000{second}")).collect();
+    fake.put("GET /web/cdx", 200, &[], indexed(&times));
+    fake.capture("http://a.test/x", "20261118000000", &html("<p>word"));
+    let began = tokio::time::Instant::now();
+    let found = crawl_status(&fake, "agent-1-1.m", None).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(45), "{:?}", began.elapsed());
+    assert!((1..25).contains(&found.pages.len()), "{}", found.pages.len());
+    assert_eq!(found.next, Some(found.pages.len().to_string()));
+}
+
+#[tokio::test]
+async fn the_errors_of_a_crawl_are_in_the_log_and_what_robots_forbids_is_not() {
+    let fake = Fake::default();
+    fake.json("GET /api/v1/jobs/agent-1-1", 200, &job(0, 30));
+    let line = json!({"at": "2026-11-18T00:00:00.000Z", "at_ms": 1_795_000_000_000_u64, "url": "http://a.test/gone",
+        "outcome": "not-found", "class": "gone", "status": 404, "took_ms": 1, "bytes": 1, "purpose": "page",
+        "promised_ms": 1});
+    fake.json("GET /api/v1/log", 200, &json!({"lines": [line], "complete": true, "read_bytes": 0}));
+    let row = |url: &str, outcome: &str| {
+        json!({"url": url, "state": "error", "type": "content", "depth": 1, "retries": 0,
+            "found": "2026-11-18T00:00:00Z", "outcome": outcome})
+    };
+    let rows = [
+        row("http://a.test/private/1", "robots-denied"),
+        row("http://b.test/private/2", "robots-denied"),
+        row("http://a.test/gone", "not-found"),
+    ];
+    fake.json("GET /api/v1/downloads?type=content&state=error", 200, &json!({"rows": rows}));
+    let found = crawl_errors(&fake, "agent-1-1.m").await.unwrap();
+    let found: Vec<_> = found.iter().map(|error| (&*error.url, &*error.outcome, error.by_robots)).collect();
+    let expected =
+        [("http://a.test/gone", "not-found", false), ("http://a.test/private/1", "robots-denied", true)];
+    assert_eq!(found, expected);
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -12,6 +14,7 @@ use super::super::problem::{KINDS, PREFIX, ok};
 use super::super::question::{escaped, unescaped};
 use super::super::tests::{World, world};
 use super::super::tokens::Token;
+use super::super::web::ReadOnly;
 use super::*;
 use nephila_engine::settings::Role;
 
@@ -193,6 +196,20 @@ async fn a_repeated_request_with_a_key_changes_nothing_twice() {
 }
 
 #[tokio::test]
+async fn urls_for_a_job_that_does_not_exist_are_refused() {
+    let served = served(Guard::Local).await;
+    let add = async |job: &str| {
+        served.ask("POST", &format!("/api/v1/urls{job}"), &[], "http://a.test/docs/x\n").await
+    };
+    for own in ["", "?job=", "?job=press"] {
+        let got = add(own).await;
+        assert_eq!((got.status, &got.json()["taken"]), (200, &json!(1)), "{own}: {}", got.body);
+    }
+    let none = add("?job=misspelt").await;
+    assert_eq!((none.status, &none.json()["title"]), (404, &json!("no such job")), "{}", none.body);
+}
+
+#[tokio::test]
 async fn events_are_followed_until_the_client_leaves() {
     let served = served(Guard::Local).await;
     let mut stream = served.connect("GET", "/api/v1/live?topics=status", &[], "").await;
@@ -324,6 +341,30 @@ async fn a_deadline_moves_with_the_client() {
     }
     waiting.await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 110);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_connection_begins_anew_with_each_whole_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let answers = Arc::new(ReadOnly::new(dir.path(), "here"));
+    let streams = Arc::new(Semaphore::new(STREAMS_MAX));
+    let shell = Shell { answers, guard: tokens(), memory: Memory::default(), streams, hub: None };
+    let deadline = Arc::new(Deadline::new(CONNECTION_TIMEOUT));
+    let client = Client { place: Room::new(1).enter().await, deadline: deadline.clone(), is_tls: false };
+    let cut = || *deadline.0.lock().unwrap();
+    let first = cut();
+    tokio::time::advance(Duration::from_secs(20)).await;
+
+    let never = futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>();
+    let slow = Request::get("/livez").body(StreamBody::new(never)).unwrap();
+    assert_eq!(respond(slow, &shell, &client).await.status(), StatusCode::REQUEST_TIMEOUT);
+    let strange = Request::get("/api/v1/status").body(String::new()).unwrap();
+    assert_eq!(respond(strange, &shell, &client).await.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(cut(), first, "neither a slow nor a refused request");
+
+    let whole = Request::get("/livez").body(String::new()).unwrap();
+    assert_eq!(respond(whole, &shell, &client).await.status(), StatusCode::OK);
+    assert_eq!(cut(), Instant::now() + CONNECTION_TIMEOUT);
 }
 
 #[test]

@@ -128,7 +128,8 @@ async fn a_crawl_of_firecrawl_is_a_further_job() {
         (&json!("scraping"), &json!(1), &json!([])),
         "{said}"
     );
-    assert_eq!(world.shared.more_jobs().jobs[0].job.scope.exclude, ["^http*://a.test/no/"]);
+    let exclude = world.shared.more_jobs().jobs[0].job.scope.exclude.clone();
+    assert_eq!(exclude, ["^http://a.test/no/", "^https://a.test/no/"]);
     let (status, ended) = ask(Method::DELETE, &format!("/v2/crawl/{id}"), json!(null)).await;
     assert_eq!((status, &ended["status"]), (200, &json!("cancelled")), "{ended}");
     assert_eq!(ask(Method::DELETE, &format!("/v2/crawl/{id}"), json!(null)).await.0, 409);
@@ -137,4 +138,96 @@ async fn a_crawl_of_firecrawl_is_a_further_job() {
     assert!(status == 400 && refused["error"].as_str().unwrap().contains("webhook"), "{refused}");
     let (status, refused) = ask(Method::POST, "/v2/crawl", json!({"url": "http://10.0.0.1/"})).await;
     assert!(status == 400 && refused["error"].as_str().unwrap().contains("10.0.0.1"), "{refused}");
+
+    let places = crate::agent::LISTS.available_permits();
+    let all = crate::agent::LISTS.try_acquire_many(u32::try_from(places).unwrap()).unwrap();
+    for (method, target) in [
+        (Method::GET, format!("/v2/crawl/{id}")),
+        (Method::GET, format!("/v2/crawl/{id}/errors")),
+        (Method::POST, "/v2/map".to_owned()),
+    ] {
+        let (status, busy) = ask(method, &target, json!({"url": "http://a.test/"})).await;
+        assert!(status == 429 && busy["error"].as_str().unwrap().contains("clients"), "{target}: {busy}");
+    }
+    drop(all);
+    assert_eq!(ask(Method::GET, &format!("/v2/crawl/{id}"), json!(null)).await.0, 200);
+}
+
+/// A job that was made before, with these seeds.
+fn kept(id: u32, name: &str, seeds: Vec<String>) -> MoreJob {
+    let mut job = Job::new(JobId(id), name);
+    job.scope.seeds = seeds;
+    MoreJob { job, moved: Vec::new(), limit: None, complete: None }
+}
+
+#[tokio::test]
+async fn the_oldest_job_that_is_over_makes_room_and_that_of_single_pages_never() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path());
+    let home = json!({"seeds": ["http://a.test/"]});
+    assert_eq!(ask(&world, Method::POST, "jobs", &job("busy", &home)).await.0, 201);
+    {
+        // The seed of the first one is known, and nothing is left of it; the others have not begun.
+        let mut more = world.shared.more_jobs();
+        more.jobs.push(kept(3, more_jobs::PAGES_JOB, vec!["http://a.test/".to_owned()]));
+        for id in 4..=u32::try_from(more_jobs::MAX).unwrap() + 1 {
+            more.jobs.push(kept(id, &format!("job-{id}"), vec![format!("http://b.test/{id}")]));
+        }
+        more.last = u32::try_from(more_jobs::MAX).unwrap() + 1;
+        assert_eq!(more.jobs.len(), more_jobs::MAX);
+    }
+    let (status, full) = ask(&world, Method::POST, "jobs", &job("next", &home)).await;
+    assert!(status == 400 && full["detail"].as_str().unwrap().contains("stop some"), "{status} {full}");
+    for (number, other) in [(7, "next"), (9, "after")] {
+        let gone = {
+            let mut more = world.shared.more_jobs();
+            let job = &mut more.jobs[number].job;
+            job.scope.seeds = vec!["http://a.test/".to_owned()];
+            job.name.clone()
+        };
+        assert_eq!(ask(&world, Method::POST, "jobs", &job(other, &home)).await.0, 201, "{other}");
+        let more = world.shared.more_jobs();
+        let has = |name: &str| more.jobs.iter().any(|more| more.job.name == name);
+        assert!(!has(&gone) && has("busy") && has(more_jobs::PAGES_JOB) && has(other), "{gone}");
+        assert_eq!(more.jobs.len(), more_jobs::MAX);
+    }
+}
+
+#[tokio::test]
+async fn the_seeds_of_all_jobs_together_are_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path());
+    let seeds =
+        |id: u32| (0..more_jobs::SEEDS_MAX).map(|number| format!("http://b.test/{id}/{number}")).collect();
+    let count = u32::try_from(more_jobs::SEEDS_ALL_MAX / more_jobs::SEEDS_MAX).unwrap();
+    {
+        let mut more = world.shared.more_jobs();
+        more.jobs.extend((2..count + 2).map(|id| kept(id, &format!("job-{id}"), seeds(id))));
+        more.last = count + 1;
+    }
+    let one = job("one", &json!({"seeds": ["http://a.test/"]}));
+    let (status, full) = ask(&world, Method::POST, "jobs", &one).await;
+    assert!(status == 400 && full["detail"].as_str().unwrap().contains("seeds together"), "{status} {full}");
+    world.shared.more_jobs().jobs[3].job.state = State::Stopped;
+    assert_eq!(ask(&world, Method::POST, "jobs", &one).await.0, 201, "a stopped one makes room");
+    assert_eq!(world.shared.more_jobs().jobs.len(), count as usize);
+}
+
+#[tokio::test]
+async fn a_job_that_is_stopped_when_nothing_is_left_is_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path());
+    for name in ["first", "second"] {
+        let one = job(name, &json!({"seeds": ["http://a.test/"]}));
+        assert_eq!(ask(&world, Method::POST, "jobs", &one).await.0, 201);
+    }
+    // The seed is left for the first of them, and was known for the second.
+    let (_, first) = ask(&world, Method::POST, "jobs/first/stop", "").await;
+    assert_eq!((&first["progress"]["left"], &first["progress"]["complete"]), (&json!(1), &json!(null)));
+    for _ in 0..2 {
+        let (_, second) = ask(&world, Method::POST, "jobs/second/stop", "").await;
+        assert!(second["progress"]["complete"].is_string(), "{second}");
+    }
+    let (_, again) = ask(&world, Method::POST, "jobs/second/resume", "").await;
+    assert_eq!((&again["job"]["state"], &again["progress"]["complete"]), (&json!("running"), &json!(null)));
 }

@@ -1,6 +1,7 @@
 //! The URLs of an index in the order of their keys, each with its newest capture.
 //!
-//! Invariant: URLs with the same key come together, so that a key says how far a search is.
+//! Invariants: URLs with the same key come together, so that a key says how far a search is; of a key at most
+//! [`URLS_OF_KEY_MAX`] URLs are kept in memory, and captures of others are counted.
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -8,6 +9,9 @@ use std::iter::Peekable;
 use nephila_core::store::cdxj::Line;
 use nephila_store::captures::{Error, Lines};
 
+/// Maximum number of URLs of a key that are read, those that were captured first. A key has the spellings that a site
+/// makes up: other letters in upper case, other session ids, parameters in another order.
+pub(super) const URLS_OF_KEY_MAX: usize = 1_000;
 /// Maximum number of bodies of one URL that a revisit may refer to; older ones are forgotten.
 const BODIES_MAX: usize = 8;
 /// Media type of a revisit in an index.
@@ -27,6 +31,8 @@ pub(super) struct Newest {
 pub(super) struct Site {
     pub(super) key: String,
     pub(super) pages: Vec<Newest>,
+    /// Number of captures of further URLs.
+    pub(super) left_out: u64,
 }
 
 /// See the module.
@@ -49,15 +55,19 @@ impl Sites {
         let key = first.key.clone();
         let mut urls: BTreeMap<String, Seen> = BTreeMap::new();
         put(&mut urls, first);
+        let mut left_out = 0;
         while let Some(line) = self.0.next_if(|line| line.as_ref().map_or(true, |line| line.key == key)) {
-            put(&mut urls, line?);
+            left_out += u64::from(!put(&mut urls, line?));
         }
-        Ok(Some(Site { key, pages: urls.into_values().map(newest).collect() }))
+        Ok(Some(Site { key, pages: urls.into_values().map(newest).collect(), left_out }))
     }
 }
 
-/// Adds a capture, which is the newest so far.
-fn put(urls: &mut BTreeMap<String, Seen>, line: Line) {
+/// Adds a capture, which is the newest so far. Returns whether its URL is one of those that are read.
+fn put(urls: &mut BTreeMap<String, Seen>, line: Line) -> bool {
+    if urls.len() >= URLS_OF_KEY_MAX && !urls.contains_key(&line.capture.url) {
+        return false;
+    }
     let seen = urls
         .entry(line.capture.url.clone())
         .or_insert_with(|| Seen { last: line.clone(), bodies: Vec::new() });
@@ -69,6 +79,7 @@ fn put(urls: &mut BTreeMap<String, Seen>, line: Line) {
         }
         seen.bodies.push(line);
     }
+    true
 }
 
 fn newest(seen: Seen) -> Newest {

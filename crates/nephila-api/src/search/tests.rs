@@ -104,7 +104,8 @@ fn the_newest_capture_of_each_url_is_searched() {
 fn stored_text_is_searched_as_it_was_stored() {
     let (url, date) = ("http://a.test/paper.pdf", "2026-01-31T00:00:00Z");
     let refers = format!("WARC-Refers-To: <urn:uuid:{date}{url}>\r\n");
-    let concurrent = format!("WARC-Concurrent-To: <urn:uuid:{date}{url}>\r\n");
+    let concurrent =
+        format!("Content-Type: application/warc-fields\r\nWARC-Concurrent-To: <urn:uuid:{date}{url}>\r\n");
     let records = [
         response(url, date, 200, "application/pdf", "%PDF-1.7"),
         record("metadata", url, "2026-01-31T00:00:01Z", &concurrent, "fetchTimeMs: 3\r\ntitle: A paper\r\n"),
@@ -140,6 +141,43 @@ fn cursors_lead_through_every_page_once() {
         assert_eq!(found, whole.hits, "{limit}");
         assert!(parts > 6, "{limit}: {parts}");
     }
+}
+
+#[test]
+fn a_site_with_very_many_spellings_of_an_address_holds_no_search_up() {
+    let (date, count) = ("2026-01-31T00:00:00Z", 2_000);
+    let spelling = |number: usize| -> String {
+        let upper = |(bit, letter): (usize, char)| match (number >> bit) & 1 {
+            1 => letter.to_ascii_uppercase(),
+            _ => letter,
+        };
+        "abcdefghijk".chars().enumerate().map(upper).collect()
+    };
+    let html = page("Web", STORY);
+    let mut records = String::new();
+    for number in 0..count {
+        let url = format!("http://a.test/{}", spelling(number));
+        records.push_str(&response(&url, date, 200, "text/html", &html));
+    }
+    records.push_str(&response("http://b.test/", date, 200, "text/html", &html));
+    let dir = folder(&records);
+    let captures = Captures::new(dir.path());
+    let search = |target: &str, end: Instant| {
+        wanted(target).unwrap().search(&captures, Bounds { end, captures: u64::MAX }).unwrap()
+    };
+    let (late, now) = (Instant::now() + Duration::from_secs(600), Instant::now());
+
+    let said = search("q=nothing%20has%20this", late);
+    let kept = sites::URLS_OF_KEY_MAX as u64;
+    assert_eq!((said.searched, said.unread, said.stopped), (kept + 1, count as u64 - kept, Stopped::End));
+    let said = search("q=spider&limit=100", late);
+    assert_eq!((said.hits.len(), said.searched, said.stopped), (2 * HITS_MAX, 200, Stopped::Hits));
+    assert_eq!(said.unread, count as u64 - 200);
+    let said = search("q=spider&limit=100", now);
+    assert_eq!((said.hits.len(), said.stopped), (URLS_OF_KEY_SURE, Stopped::Work));
+    assert_eq!(said.unread, (count - URLS_OF_KEY_SURE) as u64);
+    let said = search(&format!("q=spider&cursor={}", said.cursor.unwrap()), late);
+    assert_eq!(urls(&said), ["http://b.test/"], "the next address is not forgotten");
 }
 
 #[test]
@@ -211,6 +249,27 @@ fn the_hits_of_several_archives_are_those_of_one() {
         let tenth = found.iter().filter(|hit| hit.url.ends_with('0'));
         assert!(tenth.into_iter().all(|hit| hit.captured.starts_with("2026-01-03")), "the newest counts");
     }
+}
+
+#[tokio::test]
+async fn a_search_keeps_its_place_when_its_client_has_gone() {
+    let dir = many(1);
+    let archive = Archive::new(dir.path(), "here");
+    let place = archive.searches.clone().acquire_owned().await.unwrap();
+    let (end, until) = std::sync::mpsc::channel::<()>();
+    let search = archive.blocking(place, move |_| Ok(until.recv().is_ok()));
+    assert!(
+        timeout(Duration::from_millis(50), search).await.is_err(),
+        "the client goes before the search ends"
+    );
+    assert_eq!(archive.searches.available_permits(), AT_ONCE - 1);
+    drop(end);
+    let all_free = async {
+        while archive.searches.available_permits() < AT_ONCE {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), all_free).await.expect("the place is free at the end of the search");
 }
 
 #[tokio::test]

@@ -14,8 +14,6 @@ use super::super::views::{
 use super::overview::JobWhole;
 use super::{Api, Instead, SelfView};
 
-/// The name of a job.
-const JOB: Parameter = part("job", "Name of the job.");
 /// The domain of an operation.
 const DOMAIN: Parameter = part("domain", "The registrable domain.");
 
@@ -125,7 +123,7 @@ static CREATE: Operation = change(
 .status(201);
 static JOB_OF: Operation = get("getJob", "/api/v1/jobs/{job}", "A job with its progress.")
     .tag("jobs")
-    .with(&[JOB])
+    .with(&[of::JOB_NAME])
     .gives::<JobWhole>();
 static CHANGE: Operation = change(
     Verb::Patch,
@@ -135,29 +133,12 @@ static CHANGE: Operation = change(
     "Changes a job; fields that are not named stay.",
 )
 .tag("jobs")
-.with(&[JOB])
+.with(&[of::JOB_NAME])
 .takes::<JobChange>()
 .gives::<JobRecord>();
-static PAUSE: Operation =
-    change(Verb::Post, Role::Operate, "pauseJob", "/api/v1/jobs/{job}/pause", "Pauses a job: its URLs wait.")
-        .tag("jobs")
-        .with(&[JOB])
-        .gives::<JobRecord>();
-static RESUME: Operation =
-    change(Verb::Post, Role::Operate, "resumeJob", "/api/v1/jobs/{job}/resume", "Resumes a job.")
-        .tag("jobs")
-        .with(&[JOB])
-        .gives::<JobRecord>();
-static STOP: Operation = change(
-    Verb::Post,
-    Role::Operate,
-    "stopJob",
-    "/api/v1/jobs/{job}/stop",
-    "Stops a job: discoveries are refused.",
-)
-.tag("jobs")
-.with(&[JOB])
-.gives::<JobRecord>();
+static PAUSE: Operation = of::PAUSE_JOB.gives::<JobRecord>();
+static RESUME: Operation = of::RESUME_JOB.gives::<JobRecord>();
+static STOP: Operation = of::STOP_JOB.gives::<JobRecord>();
 static SEEDS: Operation = change(
     Verb::Post,
     Role::Operate,
@@ -166,7 +147,7 @@ static SEEDS: Operation = change(
     "Seeds of a job created with `list=true`, one per line.",
 )
 .tag("jobs")
-.with(&[JOB])
+.with(&[of::JOB_NAME])
 .takes_text(&["text/plain"])
 .gives_text(&["application/json"]);
 static LISTED: Operation = change(
@@ -177,7 +158,7 @@ static LISTED: Operation = change(
     "The list of seeds is complete.",
 )
 .tag("jobs")
-.with(&[JOB])
+.with(&[of::JOB_NAME])
 .gives::<Changed>();
 static SEEDED: Operation = change(
     Verb::Post,
@@ -187,7 +168,7 @@ static SEEDED: Operation = change(
     "All seeds were sent with addUrls too.",
 )
 .tag("jobs")
-.with(&[JOB])
+.with(&[of::JOB_NAME])
 .gives::<Changed>();
 static STOPS: Operation =
     get("listStops", "/api/v1/stops", "The stop list.").tag("hosts").gives::<shapes::Stops>().rows("stops");

@@ -5,7 +5,10 @@
 //! stopped.
 //!
 //! Invariants: on return of a change, the change is in the folder and in the log of every partition; at most [`MAX`]
-//! jobs are kept, and a running one is never removed.
+//! jobs are kept, with [`SEEDS_ALL_MAX`] seeds and [`TEXT_BYTES_MAX`] bytes together, and one that has work left is
+//! forgotten only if it is stopped.
+
+use std::collections::BTreeSet;
 
 use nephila_core::job::{Counts, Job, JobId, Limits, State};
 use nephila_core::state::totals::{Tally, Totals, Work};
@@ -14,13 +17,20 @@ use nephila_core::url::CrawlUrl;
 use super::adding;
 use super::jobs::InForce;
 use super::shared::{JOB, Shared};
+use super::work::is_full;
 use crate::folder::MoreJob;
 use crate::worker::Command;
 
-/// Maximum number of further jobs. Beyond, the oldest one that has ended makes room.
+/// Maximum number of further jobs. Beyond, the oldest one that is stopped or has nothing left makes room.
 pub const MAX: usize = 1_000;
 /// Maximum number of seeds of a further job.
 pub const SEEDS_MAX: usize = 10_000;
+/// Maximum number of seeds of all further jobs together: each change of a job copies and writes all of them.
+pub const SEEDS_ALL_MAX: usize = 100_000;
+/// Maximum size in bytes of the seeds and patterns of all further jobs together.
+pub const TEXT_BYTES_MAX: usize = 32 << 20;
+/// Name of the job of single pages. It is never forgotten: between two requests it has nothing left.
+pub const PAGES_JOB: &str = "agent";
 
 /// Why a job cannot be made or changed.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +52,8 @@ pub enum Error {
 /// Makes a job, and offers its seeds. Returns its number.
 pub async fn create(shared: &Shared, mut job: Job) -> Result<JobId, Error> {
     check(&job)?;
+    let is_full = excess(shared.more_jobs().jobs.iter().map(|more| &more.job).chain([&job])).is_some();
+    let over = if is_full { over(shared, None).await? } else { BTreeSet::new() };
     let job = {
         let first = shared.plan().job.name.clone();
         let mut more = shared.more_jobs();
@@ -50,17 +62,11 @@ pub async fn create(shared: &Shared, mut job: Job) -> Result<JobId, Error> {
         }
         // In force only once it is durable: a full disk leaves everything as it was.
         let mut after = more.clone();
-        if after.jobs.len() >= MAX {
-            let ended = after.jobs.iter().position(|other| other.job.state == State::Stopped);
-            let Some(ended) = ended else {
-                return Err(Error::Wrong(format!("{MAX} jobs run already: stop some of them first")));
-            };
-            after.jobs.remove(ended);
-        }
+        make_room(&mut after.jobs, &job, &over)?;
         job.id = JobId(after.last.max(JOB.0) + 1);
         let in_force = InForce::new(&job, &[])?;
         after.last = job.id.0;
-        after.jobs.push(MoreJob { job: job.clone(), moved: Vec::new(), limit: None });
+        after.jobs.push(MoreJob { job: job.clone(), moved: Vec::new(), limit: None, complete: None });
         shared.folder.set_more_jobs(&after)?;
         *more = after;
         shared.jobs.set(in_force);
@@ -87,6 +93,58 @@ fn check(job: &Job) -> Result<(), Error> {
     Ok(())
 }
 
+/// The bound that these jobs exceed together, in words.
+fn excess<'a>(jobs: impl Iterator<Item = &'a Job>) -> Option<String> {
+    let (mut count, mut seeds, mut bytes) = (0, 0, 0);
+    for job in jobs {
+        let texts = [&job.scope.seeds, &job.scope.include, &job.scope.exclude];
+        count += 1;
+        seeds += job.scope.seeds.len();
+        bytes += texts.into_iter().flatten().map(String::len).sum::<usize>();
+    }
+    if count > MAX {
+        Some(format!("{MAX} jobs run already"))
+    } else if seeds > SEEDS_ALL_MAX {
+        Some(format!("the jobs would have more than {SEEDS_ALL_MAX} seeds together"))
+    } else if bytes > TEXT_BYTES_MAX {
+        Some(format!("the jobs would have seeds and patterns of more than {TEXT_BYTES_MAX} bytes together"))
+    } else {
+        None
+    }
+}
+
+/// Forgets the oldest jobs that are over until there is room for another one.
+fn make_room(jobs: &mut Vec<MoreJob>, another: &Job, over: &BTreeSet<JobId>) -> Result<(), Error> {
+    while let Some(why) = excess(jobs.iter().map(|more| &more.job).chain([another])) {
+        let is_over = |more: &MoreJob| {
+            more.job.name != PAGES_JOB && (more.job.state == State::Stopped || over.contains(&more.job.id))
+        };
+        let Some(oldest) = jobs.iter().position(is_over) else {
+            return Err(Error::Wrong(format!("{why}: stop some of them first")));
+        };
+        jobs.remove(oldest);
+    }
+    Ok(())
+}
+
+/// The running jobs that have begun to work and have nothing left: of all, or the one of this name.
+async fn over(shared: &Shared, name: Option<&str>) -> anyhow::Result<BTreeSet<JobId>> {
+    let running: Vec<(JobId, CrawlUrl)> = {
+        let more = shared.more_jobs();
+        let running = more.jobs.iter().map(|more| &more.job).filter(|job| job.state == State::Running);
+        let running = running.filter(|job| name.is_none_or(|name| name == job.name));
+        let seed = |job: &Job| job.scope.seeds.iter().find_map(|seed| CrawlUrl::parse(seed.trim()).ok());
+        running.filter_map(|job| Some((job.id, seed(job)?))).collect()
+    };
+    let seeds = running.iter().map(|(_, seed)| seed.clone()).collect();
+    // In this order: what is left of a job counts from when its seeds are known.
+    let known = shared.handle.known(seeds).await?;
+    let totals = shared.handle.stats().await?.totals;
+    let all = running.iter().map(|(id, _)| *id).zip(&known);
+    let over = all.filter(|(id, known)| known.url.is_some() && work(&totals, *id).left == 0);
+    Ok(over.map(|(id, _)| id).collect())
+}
+
 /// Sends a job and its seeds to the frontier. Seeds that are known already change nothing.
 async fn tell(shared: &Shared, job: &Job) -> anyhow::Result<()> {
     let mut without = job.clone();
@@ -109,11 +167,15 @@ pub(super) async fn begin(shared: &Shared) -> anyhow::Result<()> {
 
 /// Sets the state of a job; the limit that ended it, if one did.
 pub async fn set_state(shared: &Shared, name: &str, state: State, limit: Option<&str>) -> Result<(), Error> {
+    let is_complete = state == State::Stopped && !over(shared, Some(name)).await?.is_empty();
     let job = {
         let mut more = shared.more_jobs();
         let mut after = more.clone();
         let found = after.jobs.iter_mut().find(|more| more.job.name == name);
         let found = found.ok_or_else(|| Error::NotFound(name.to_owned()))?;
+        if found.job.state != state {
+            found.complete = is_complete.then(|| shared.clock.now().wall.warc_date());
+        }
         found.job.state = state;
         found.limit = limit.map(str::to_owned);
         let (job, in_force) = (found.job.clone(), InForce::new(&found.job, &found.moved)?);
@@ -154,9 +216,14 @@ pub(super) async fn look(shared: &Shared, totals: &Totals) -> anyhow::Result<()>
     };
     for (name, limit) in over {
         match set_state(shared, &name, State::Stopped, Some(limit)).await {
+            Ok(()) => {
+                tracing::info!(job = %name, "the job {name} has reached its limit {limit} and is stopped");
+            }
+            // The next look tries again; a crawl does not end for lack of disk space.
+            Err(Error::Failed(error)) if is_full(&error) => {}
             Err(Error::Failed(error)) => return Err(error),
             // Removed meanwhile.
-            _ => tracing::info!(job = %name, "the job {name} has reached its limit {limit} and is stopped"),
+            Err(_) => {}
         }
     }
     Ok(())

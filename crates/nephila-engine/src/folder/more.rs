@@ -25,6 +25,9 @@ pub struct MoreJob {
     /// Name of the limit that ended the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
+    /// When the job was stopped, if nothing was left of it then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub complete: Option<String>,
 }
 
 /// All further jobs.

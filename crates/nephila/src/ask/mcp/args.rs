@@ -109,10 +109,10 @@ pub(super) struct Crawl {
     /// All hosts of the domain.
     #[serde(default)]
     pub(super) subdomains: bool,
-    /// Only URLs that match one of these patterns: text of the URL, `*` for anything, `^` and `$` for its ends.
+    /// Only URLs of this host whose path matches one of these: text of the path, `*` for anything, `^` and `$` for its ends.
     #[serde(default)]
     pub(super) include: Vec<String>,
-    /// No URLs that match one of these patterns.
+    /// No URLs that match one of these: text of the URL, `*` for anything, `^` and `$` for its ends.
     #[serde(default)]
     pub(super) exclude: Vec<String>,
 }

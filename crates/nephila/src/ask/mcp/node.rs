@@ -1,10 +1,11 @@
 //! Who answers the tools: nodes, the process of a folder, or the folder itself.
 //!
 //! Invariants: each request is bounded in size and time; a folder without a process is only read, and is held no longer
-//! than a question about it takes, so that a crawl can begin there at any time.
+//! than its state is opened and a question is answered from it. A crawl that begins meanwhile is refused.
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use http::{Method, StatusCode};
 use nephila_api::agent::{Ask, Own};
@@ -32,7 +33,7 @@ pub(super) enum Node {
     /// Nodes, in the order of tries.
     Nodes(Vec<Peer>),
     /// The process of a folder, or the folder; the lock is held while the state of the crawl is open.
-    Folder(Folder, Mutex<()>),
+    Folder(Folder, Arc<Mutex<()>>),
 }
 
 impl Node {
@@ -42,7 +43,7 @@ impl Node {
             if !folder.archive().is_dir() {
                 folder.expect_crawl_or_node()?;
             }
-            return Ok(Node::Folder(folder, Mutex::default()));
+            return Ok(Node::Folder(folder, Arc::default()));
         };
         let token = nephila_cluster::api::token(args.token_file.as_deref().unwrap_or(Path::new("")))?;
         let trust = args.ca_file.as_deref().map(Trust::in_file).transpose().map_err(usage)?;
@@ -112,7 +113,7 @@ async fn ask_socket(stream: UnixStream, question: Question) -> Result<Reply, NoA
 }
 
 /// Answers from the folder alone. What is known of URLs needs the state of the crawl; everything else is read from files.
-async fn ask_folder(folder: &Folder, turn: &Mutex<()>, question: Question) -> Result<Reply, NoAnswer> {
+async fn ask_folder(folder: &Folder, turn: &Arc<Mutex<()>>, question: Question) -> Result<Reply, NoAnswer> {
     let path = question.target.split('?').next().unwrap_or_default();
     let dir = folder.dir().display();
     if matches!(ReadOnly::routes().find(&question.method, path), Found::Route(..)) {
@@ -129,12 +130,24 @@ async fn ask_folder(folder: &Folder, turn: &Mutex<()>, question: Question) -> Re
         );
         return Ok(refusal(&detail).await);
     }
-    let _turn = turn.lock().await;
-    let opening = folder.clone();
-    let opened = tokio::task::spawn_blocking(move || Opened::new(opening, true)).await;
-    match opened.unwrap_or_else(|panic| Err(anyhow::anyhow!("opening failed: {panic}"))) {
-        Ok(opened) => Own(&opened.questions).ask(question).await,
-        Err(error) => Ok(refusal(&format!("{error:#}")).await),
+    let opening = async {
+        let turn = turn.clone().lock_owned().await;
+        let folder = folder.clone();
+        // With its turn, so that a folder that opens too late is closed before the next opening.
+        let open = move || anyhow::Ok((Opened::new(folder, true)?, turn));
+        let opened = tokio::task::spawn_blocking(open).await;
+        opened.unwrap_or_else(|panic| Err(anyhow::anyhow!("opening failed: {panic}")))
+    };
+    match tokio::time::timeout(question.timeout, opening).await {
+        Ok(Ok(held)) => Own(&held.0.questions).ask(question).await,
+        Ok(Err(error)) => Ok(refusal(&format!("{error:#}")).await),
+        Err(_) => {
+            let seconds = question.timeout.as_secs();
+            let detail = format!(
+                "the state of the crawl in {dir} did not open within {seconds} s: ask `nephila serve -o {dir}`"
+            );
+            Ok(refusal(&detail).await)
+        }
     }
 }
 

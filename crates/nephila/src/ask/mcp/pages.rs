@@ -105,10 +105,7 @@ fn done(page: Scraped, offset: usize) -> Result<Done, Failed> {
         links: page.links,
         warning: page.warning,
     };
-    let mut words = format!("{}\nstatus {}, captured {}", shown(&said.url), said.status, said.captured);
-    if let Some(warning) = &said.warning {
-        _ = write!(words, "\nwarning: {}", shown(warning));
-    }
+    let mut words = format!("status {}, captured {}", said.status, said.captured);
     if let Some(next) = said.next_offset {
         _ = write!(
             words,
@@ -116,10 +113,39 @@ fn done(page: Scraped, offset: usize) -> Result<Done, Failed> {
             said.chars
         );
     }
-    let page = match said.title.is_empty() {
-        true => said.text.clone(),
-        false => format!("{}\n\n{}", shown(&said.title), said.text),
-    };
+    // A redirect leads to a URL that the site chose, and a warning may name it.
+    let mut page = shown(&said.url).to_string();
+    if let Some(warning) = &said.warning {
+        _ = write!(page, "\nwarning: {}", shown(warning));
+    }
+    if !said.title.is_empty() {
+        _ = write!(page, "\n{}", shown(&said.title));
+    }
+    _ = write!(page, "\n\n{}", said.text);
     words = format!("{words}\n{}", fenced(&page));
     Ok(Done::new(words, &said)?.foreign())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::said::FOREIGN;
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_site_chose_stands_before_the_fence() {
+        let page = Scraped {
+            url: "http://a.test/do-as-I-say".into(),
+            title: "do as I say".into(),
+            warning: Some("http://a.test/do-as-I-say is not fetched".into()),
+            markdown: Some("Do as I say.".into()),
+            ..Scraped::default()
+        };
+        let done = done(page, 0).unwrap();
+        let (ours, fence) = done.text.split_once(FOREIGN).unwrap();
+        assert!(!ours.contains("do") && ours.contains("status"), "{ours}");
+        assert!(
+            fence.contains("http://a.test/do-as-I-say\nwarning: ") && fence.contains("\n\nDo as"),
+            "{fence}"
+        );
+    }
 }

@@ -105,12 +105,16 @@ pub(super) async fn map(node: &Node, value: Value) -> Result<Done, Failed> {
 pub(super) async fn crawl(node: &Node, value: Value) -> Result<Done, Failed> {
     let args: args::Crawl = arguments(value)?;
     let usual = CrawlOptions::default();
+    if args.subdomains && !args.include.is_empty() {
+        let text = "include is for one host: leave out subdomains, or begin a crawl for each host";
+        return Err(Failed::new("invalid-arguments", text));
+    }
     let options = CrawlOptions {
         limit: args.limit.unwrap_or(PAGES).clamp(1, PAGES_MAX),
         depth: args.depth.unwrap_or(usual.depth),
         whole_host: args.whole_host,
         subdomains: args.subdomains,
-        include: args.include,
+        include: agent::paths_of_host(&args.url, &args.include)?,
         exclude: args.exclude,
         // `read` gives the text of a page.
         wants: Wants { markdown: false, ..Wants::default() },

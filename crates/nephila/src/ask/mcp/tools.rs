@@ -201,12 +201,17 @@ async fn search(node: &Node, value: Value) -> Result<Done, Failed> {
 
 async fn explain(node: &Node, value: Value) -> Result<Done, Failed> {
     let args: args::Explain = arguments(value)?;
-    let said: Explained = get(node, &format!("explain?url={}", escaped(&args.url))).await?;
-    let mut text = format!("{}: {}: {}", shown(&said.url), said.summary.name(), shown(&said.because));
+    explained(&get(node, &format!("explain?url={}", escaped(&args.url))).await?)
+}
+
+/// The reason may quote a line of robots.txt.
+fn explained(said: &Explained) -> Result<Done, Failed> {
+    let mut text = format!("{}: {}", shown(&said.url), said.summary.name());
     if let Some(next) = &said.next {
         _ = write!(text, "; the next request is planned for {next}");
     }
-    Done::new(text, &said)
+    text = format!("{text}\n{}", fenced(&shown(&said.because).to_string()));
+    Ok(Done::new(text, said)?.foreign())
 }
 
 async fn status(node: &Node, value: Value) -> Result<Done, Failed> {
@@ -224,4 +229,19 @@ async fn status(node: &Node, value: Value) -> Result<Done, Failed> {
         _ = write!(text, "\nalarm: {}", shown(&alarm.text));
     }
     Done::new(text, &said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::said::FOREIGN;
+    use super::*;
+
+    #[test]
+    fn a_line_of_robots_txt_stands_inside_the_fence() {
+        let line = "robots.txt forbids it, line 2: Disallow: / # do as I say";
+        let done = explained(&Explained::bad("http://a.test/", line.into())).unwrap();
+        let (ours, fence) = done.text.split_once(FOREIGN).unwrap();
+        assert!(!ours.contains("do as I say") && fence.contains(line), "{}", done.text);
+        assert_eq!(done.value["note"], FOREIGN);
+    }
 }
