@@ -39,7 +39,8 @@ def say(is_right, text, lines=()):
 def words_of_a_language():
     """Words as a language has them: few are frequent, many are rare."""
     syllables = [a + b for a in "bdfgklmnprstv" for b in ("a", "e", "i", "o", "u", "an", "er", "is")]
-    words = list({"".join(random.choices(syllables, k=random.choice((1, 2, 2, 3, 3, 4)))) for _ in range(9000)})
+    # Sorted: the order of a set differs from process to process, and the same seed is to give the same pages.
+    words = sorted({"".join(random.choices(syllables, k=random.choice((1, 2, 2, 3, 3, 4)))) for _ in range(9000)})
     random.shuffle(words)
     return words, [1 / (rank + 10) for rank in range(len(words))]
 
