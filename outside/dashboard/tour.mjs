@@ -47,7 +47,7 @@ allow_addresses = ["127.0.0.0/8"]
 `;
 const SERVERS = `server_name: one
 listen: 127.0.0.1:${PORTS.nats}
-jetstream { store_dir: ./nats, sync_interval: always }
+jetstream { store_dir: "nats", sync_interval: always }
 `;
 
 const text = [];
@@ -105,7 +105,7 @@ const ask = async (node, operation) => {
 /** Waits until the page has these words, and takes its picture. */
 async function look(page, name, words, { limit = 20_000, height = 760, at } = {}) {
   await page.setViewportSize({ width: 1280, height });
-  for (const word of words) await page.getByText(word).first().waitFor({ timeout: limit });
+  for (const word of words) await page.getByText(word).filter({ visible: true }).first().waitFor({ timeout: limit });
   await page.evaluate((selector) => (selector ? document.querySelector(selector)?.scrollIntoView({ block: 'center' }) : scrollTo(0, 0)), at);
   await sleep(700);
   shots += 1;
