@@ -27,6 +27,8 @@ const REDIRECTS_MAX: usize = 10;
 /// First and longest pause between two looks at a URL that is awaited.
 const LOOK: Duration = Duration::from_millis(50);
 const LOOK_MAX: Duration = Duration::from_millis(500);
+/// Maximum time from the end of a fetch until its capture is in the archive.
+const ARCHIVED_MAX: Duration = Duration::from_secs(5);
 /// Priority of the job of single pages: somebody waits for them.
 const PRIORITY: u8 = 1;
 
@@ -113,17 +115,37 @@ async fn obtain(
         let stored = render::stored(ask, url, None).await?;
         return Ok(Got { stored, cached: true, warning: Some(text) });
     }
-    match added {
+    let stored = match added {
         Err(refusal) if again && refusal.kind == Kind::Forbidden => {
             not_again(ask, url, &before, refusal, (began, until)).await?;
+            archived(ask, url, None).await?
         }
         added => {
             added?;
-            wait(ask, url, again.then_some(began), until).await?;
+            let since = again.then_some(began);
+            wait(ask, url, since, until).await?;
+            archived(ask, url, since).await?
         }
-    }
-    let stored = render::stored(ask, url, None).await?;
+    };
     Ok(Got { cached: seconds_of(&stored.captured) + 1 < began, stored, warning: None })
+}
+
+/// The capture of a URL that was fetched; with `since` (in seconds), the one of that time or later, unless none comes. The
+/// archive file may have a capture a moment after the frontier knows of it.
+async fn archived(ask: &impl Ask, url: &CrawlUrl, since: Option<u64>) -> Result<Stored, Failure> {
+    let until = Instant::now() + ARCHIVED_MAX;
+    loop {
+        let stored = render::stored(ask, url, None).await;
+        let is_there = match &stored {
+            // Times are in whole seconds.
+            Ok(stored) => since.is_none_or(|since| seconds_of(&stored.captured) + 1 >= since),
+            Err(failure) => failure.kind != Kind::Away,
+        };
+        if is_there || Instant::now() >= until {
+            return stored;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// What comes of a URL that was asked for before and is not asked for again at once, as in a cluster: its next try, if that

@@ -30,16 +30,12 @@ pub(super) struct PageSaid {
     /// Title of the page; empty if there is none.
     title: String,
     /// What the page says about itself.
-    #[serde(skip_serializing_if = "String::is_empty")]
     description: String,
     /// The language that the page states.
-    #[serde(skip_serializing_if = "String::is_empty")]
     language: String,
     /// The author, as on the page.
-    #[serde(skip_serializing_if = "String::is_empty")]
     author: String,
     /// The time of publication, as on the page.
-    #[serde(skip_serializing_if = "String::is_empty")]
     published: String,
     /// The text of the page as Markdown, from the offset on.
     text: String,
