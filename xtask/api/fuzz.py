@@ -38,7 +38,7 @@ class Run:
 
     def __init__(self, plan, of, seed):
         self.name, self.base, self.token, self.requests = of["name"], of["base"], of.get("token"), of["requests"]
-        self.left_out, self.plan, self.seed = of.get("left_out", {}), plan, seed
+        self.left_out, self.kept, self.plan, self.seed = of.get("left_out", {}), of.get("kept", {}), plan, seed
         self.address = (urllib.parse.urlsplit(self.base).hostname, urllib.parse.urlsplit(self.base).port)
         self.raw_sent, self.faults = 0, collections.Counter()
         self.examples = {}
@@ -260,7 +260,7 @@ class Run:
         document.write_text(json.dumps(self.document))
         figures = folder / f"figures-{round_number}.json"
         seed = self.seed + round_number
-        plan.write_text(json.dumps({"name": self.name, "seed": seed, "figures": str(figures), **self.known()}))
+        plan.write_text(json.dumps({"name": self.name, "seed": seed, "figures": str(figures), "kept": self.kept, **self.known()}))
         config = folder / "schemathesis.toml"
         config.write_text('hooks = "hooks"\n')
         command = [self.plan["schemathesis"], "--config-file", config, "run", document, "--url", self.base]

@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             LEFT_OUT.iter().map(|(name, why)| ((*name).to_owned(), json!(why))).collect();
         json!({
             "name": name, "base": format!("http://{address}"), "token": token, "reader": reader,
-            "requests": share(percent), "left_out": left_out,
+            "requests": share(percent), "left_out": left_out, "kept": {"stopJob": "crawl", "drainNode": "one"},
         })
     };
     let mut runs = Vec::new();
