@@ -1,14 +1,14 @@
 //! What programs for language models ask for: a page as text, the URLs of a site, a small crawl.
 //!
 //! Written once over the API itself ([`Ask`]): a server asks its own table of operations ([`Own`]), and `nephila mcp`
-//! asks a node ([`Peer`]). So roles, checks, robots.txt, delays and scopes are those of every other request.
+//! asks a node ([`Peer`](crate::client::Peer)). So roles, checks, robots.txt, delays and scopes are those of every other request.
 //!
 //! | function | what it does | least role |
 //! |---|---|---|
-//! | [`scrape`] | the newest capture if it is young enough; else the URL is added to a job, and its page awaited | operate |
+//! | [`scrape()`] | the newest capture if it is young enough; else the URL is added to a job, and its page awaited | operate |
 //! | [`read`] | the newest capture, without a request to the site | read |
-//! | [`map`] | the known URLs of a site | read |
-//! | [`crawl`] | a job with one seed, and an id that has everything to ask for it | operate |
+//! | [`map()`] | the known URLs of a site | read |
+//! | [`crawl()`] | a job with one seed, and an id that has everything to ask for it | operate |
 //! | [`crawl_status`], [`crawl_errors`] | how far it is, with its pages | read |
 //! | [`crawl_cancel`] | stops the job | operate |
 //!

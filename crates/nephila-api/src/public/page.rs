@@ -1,6 +1,6 @@
 //! The files of the public pages, and the header fields of every public answer.
 //!
-//! The files are those of the dashboard ([`dashboard`](crate::dashboard)); a proxy that passes `/public/` alone passes
+//! The files are those of the dashboard ([`crate::dashboard`]); a proxy that passes `/public/` alone passes
 //! all that the pages need.
 
 use http::StatusCode;
