@@ -241,6 +241,7 @@ fn parameter(parameter: &Parameter) -> Value {
             json!({"type": "string", "minLength": 1, "maxLength": VALUE_CHARS_MAX})
         }
         Kind::Text => json!({"type": "string", "maxLength": VALUE_CHARS_MAX}),
+        Kind::Phrase => json!({"type": "string", "maxLength": VALUE_CHARS_MAX, "pattern": "[^\\s\"]"}),
         Kind::Url => {
             json!({"type": "string", "format": "uri", "minLength": 1, "maxLength": VALUE_CHARS_MAX})
         }
@@ -377,6 +378,7 @@ mod tests {
             let all = document["paths"][path]["get"]["parameters"].as_array().unwrap();
             all.iter().find(|one| one["name"] == name).unwrap()["schema"].clone()
         };
+        assert_eq!(parameter("/api/v1/search", "q")["pattern"], "[^\\s\"]");
         assert_eq!(parameter("/api/v1/events", "wait")["pattern"], "^[0-9]{1,6}(ms|s|m|h)$");
         assert_eq!(parameter("/api/v1/pages", "at")["pattern"], "^[0-9]{4,14}$");
         assert_eq!(parameter("/api/v1/live", "topics")["pattern"], "^((status|log)(,(status|log))*)?$");

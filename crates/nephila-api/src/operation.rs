@@ -65,6 +65,8 @@ impl Verb {
 pub enum Kind {
     /// Any text.
     Text,
+    /// A text with a sign that is neither a blank nor a quotation mark.
+    Phrase,
     /// A number between two limits, both included.
     Number(u64, u64),
     /// One of these words.
@@ -89,6 +91,7 @@ impl Kind {
         match self {
             Kind::Text | Kind::Date => is_short(text),
             Kind::Url | Kind::Cursor => !text.is_empty() && is_short(text),
+            Kind::Phrase => is_short(text) && text.split('"').any(|part| !part.trim().is_empty()),
             Kind::Number(least, most) => {
                 let number = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
                 number.is_some_and(|number: u64| (least..=most).contains(&number))
@@ -110,6 +113,7 @@ impl Kind {
     fn meaning(self) -> String {
         match self {
             Kind::Text => format!("a text of at most {VALUE_CHARS_MAX} characters"),
+            Kind::Phrase => format!("at least one word, in at most {VALUE_CHARS_MAX} characters"),
             Kind::Url => format!("a URL of at most {VALUE_CHARS_MAX} characters"),
             Kind::Date => "a date such as Sun, 15 Nov 2026 12:00:00 GMT".to_owned(),
             Kind::Cursor => "the cursor of an answer".to_owned(),
@@ -452,20 +456,20 @@ mod tests {
 
     #[test]
     fn each_kind_takes_what_the_document_describes() {
-        let words: &[&str] = &["status", "log"];
         for (kind, good, bad) in [
             (
                 Kind::Time,
                 &["0s", "20s", "999999ms", "5m", "1h"][..],
                 &["", "s", "20", "1h 5m", "1000000s", "1d"][..],
             ),
-            (Kind::Words(words), &["", "log", "status,log"], &["logs", "log,", "log status"]),
+            (Kind::Words(&["status", "log"]), &["", "log", "status,log"], &["logs", "log,", "log status"]),
             (
                 Kind::Digits(4, 14),
                 &["2026", "20261115120000"],
                 &["202", "2026-11", "202611151200001", "\u{663}333"],
             ),
             (Kind::Url, &["http://a.test/", "a.test"], &[""]),
+            (Kind::Phrase, &["a", "\"a b\"", " \u{e9}"], &["", " ", "\"\"", "\" \""]),
             (Kind::Cursor, &["x"], &[""]),
         ] {
             good.iter().for_each(|text| assert!(kind.takes(text), "{kind:?}: {text}"));

@@ -141,7 +141,7 @@ pub static SEARCH: Operation = get(
 .with(&[
     query(
         "q",
-        Kind::Text,
+        Kind::Phrase,
         "Words, each in any case and also inside of others; words in quotation marks are one.",
     )
     .required(),

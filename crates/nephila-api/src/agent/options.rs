@@ -99,6 +99,7 @@ pub(super) struct PageBody {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 pub(super) struct ScrapeBody {
     /// The URL.
+    #[schemars(length(min = 1), extend("format" = "uri"))]
     pub(super) url: String,
     /// What of the page is wanted.
     #[serde(flatten)]
@@ -110,6 +111,7 @@ pub(super) struct ScrapeBody {
 #[serde(rename_all = "camelCase")]
 pub(super) struct MapBody {
     /// A URL of the site.
+    #[schemars(length(min = 1), extend("format" = "uri"))]
     pub(super) url: String,
     /// Words that a URL or its title has.
     pub(super) search: Option<String>,
@@ -133,6 +135,7 @@ pub(super) struct MapBody {
 #[serde(rename_all = "camelCase")]
 pub(super) struct CrawlBody {
     /// The seed.
+    #[schemars(length(min = 1), extend("format" = "uri"))]
     pub(super) url: String,
     /// Maximum number of pages; 10,000 without it.
     pub(super) limit: Option<u64>,
