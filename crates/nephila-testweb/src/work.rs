@@ -89,8 +89,14 @@ pub fn growth(bytes: usize, make: impl Fn(usize) -> Vec<u8>, read: impl Fn(&[u8]
     if growth.is_linear() {
         return growth;
     }
-    let next = Growth { bytes: bytes * 4, single: growth.fourfold, fourfold: least(&make(bytes * 16)) };
-    if next.is_linear() { next } else { growth }
+    let largest = make(bytes * 16);
+    for _ in 0..LOOKS {
+        let next = Growth { bytes: bytes * 4, single: growth.fourfold, fourfold: least(&largest) };
+        if next.is_linear() {
+            return next;
+        }
+    }
+    growth
 }
 
 #[cfg(test)]
