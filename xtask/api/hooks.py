@@ -3,8 +3,8 @@
 The environment names a file with the plan of the run (`API_FUZZ_PLAN`): URLs, jobs and cursors that the server knows, and
 where the figures go. Requests that are meant to be right get such values, so that operations do their work and do not
 only answer 404. Nothing here makes a check weaker, except that 503 with `Retry-After`, which each operation documents, is
-no error of the server; such answers are counted. And a head that is too large (414, 431) is refused without a body, as
-documented.
+no error of the server; such answers are counted. A head that is too large (414, 431) is refused without a body, and a site
+that gives no page is 500 with `SCRAPE_SITE_ERROR` for clients of Firecrawl, both as documented.
 """
 
 import atexit
@@ -140,6 +140,9 @@ def filter_failure(context, failure, case, response):
     with HANDLE:
         if kind == "not_a_server_error" and response.status_code == 503 and response.headers.get("retry-after"):
             FIGURES["later"] += 1
+            return False
+        is_site = response is not None and response.status_code == 500 and b'"code":"SCRAPE_SITE_ERROR"' in response.content
+        if kind == "not_a_server_error" and is_site and case.operation.label == "POST /v2/scrape":
             return False
         is_refused_head = response is not None and response.status_code in (414, 431) and not response.content
         if is_refused_head and kind in ("content_type_conformance", "response_schema_conformance"):
