@@ -163,6 +163,8 @@ class Hour:
         screen = screen.replace(str(self.desk) + "/", "").replace(str(self.folder), "")
         # Which node has how many, and has done how much, hangs on a key that is made anew for each cluster.
         screen = re.sub(r"(?<!^)\b\d+ (partitions|pages)\b", r"N \1", screen)
+        # A node that has just started looks for work before it is ready; the manual shows the one or the other.
+        screen = re.sub(r"\b(?:crawling|ready   ) N partitions", "crawling N partitions", screen)
         screen = re.sub(r"\b\d+ (fetches open|URLs queued|planned|parked)", r"N \1", screen)
         screen = re.sub(r"(?m)^( *\d+) +(one|two|three|four) +epoch \d+", r"\1  NODE epoch N", screen)
         screen = re.sub(r"partition +\d+", "partition N", screen)
