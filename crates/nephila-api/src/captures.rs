@@ -457,5 +457,14 @@ impl std::io::Write for Capped {
     }
 }
 
+/// A time of 14 digits as RFC 3339; empty for anything else.
+pub(crate) fn date(digits: &str) -> String {
+    if digits.len() < 14 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return String::new();
+    }
+    let part = |from: usize, to: usize| &digits[from..to];
+    format!("{}-{}-{}T{}:{}:{}Z", part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 12), part(12, 14))
+}
+
 #[cfg(test)]
 mod tests;

@@ -23,7 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
-use super::captures::{AWAY_RETRY, Archive};
+use super::captures::{self, AWAY_RETRY, Archive};
 use super::problem::{HttpAnswer, ok, problem, retry_after};
 use super::question::HttpQuestion;
 use page::Text;
@@ -185,25 +185,11 @@ fn hit(line: &Line, title: &str, snippet: String, is_all_text: bool) -> SearchHi
     SearchHit {
         url: line.capture.url.clone(),
         urlkey: line.key.clone(),
-        captured: date(&line.capture.digits14),
+        captured: captures::date(&line.capture.digits14),
         title: title[..end].to_owned(),
         snippet,
         is_all_text,
     }
-}
-
-/// Fourteen digits as RFC 3339.
-fn date(digits14: &str) -> String {
-    let part = |from: usize, to: usize| digits14.get(from..to).unwrap_or("00");
-    format!(
-        "{}-{}-{}T{}:{}:{}Z",
-        digits14.get(..4).unwrap_or("0000"),
-        part(4, 6),
-        part(6, 8),
-        part(8, 10),
-        part(10, 12),
-        part(12, 14)
-    )
 }
 
 fn cursor_of(key: &str) -> String {

@@ -22,6 +22,7 @@ use super::id::Id;
 use super::render;
 use super::site::{Seen, Site, json, parsed, post, seen_in};
 use super::{CrawlError, CrawlOptions, CrawlState, CrawlStatus, Scraped};
+use crate::captures;
 use crate::explain::HostView;
 use crate::jobs::{ProgressSaid, SeedSaid};
 use crate::question::escaped;
@@ -229,7 +230,7 @@ pub async fn crawl_status(ask: &impl Ask, id: &str, cursor: Option<&str>) -> Res
 /// One page of a crawl.
 async fn page(ask: &impl Ask, seen: &Seen, id: &Id) -> Result<Scraped, Failure> {
     let stored = render::stored(ask, &seen.url, Some(&seen.captured)).await?;
-    let cached = render::date(&stored.captured);
+    let cached = captures::date(&stored.captured);
     let page = render::scraped(seen.url.as_str().to_owned(), stored, id.wants).await?;
     let began = Timestamp(id.began_ms).warc_date();
     Ok(Scraped { cached: cached < began, ..page })

@@ -21,6 +21,7 @@ use super::ask::Ask;
 use super::failure::{Failure, Kind};
 use super::site::ASK_MAX;
 use super::{Scraped, Wants};
+use crate::captures;
 use crate::client::Question;
 use crate::question::escaped;
 
@@ -165,7 +166,7 @@ fn read(asked: String, stored: Stored, wants: Wants) -> Result<Scraped, Failure>
         asked,
         status: response.status().as_u16(),
         content_type: field(&content_type),
-        captured: date(&captured),
+        captured: captures::date(&captured),
         ..Scraped::default()
     };
     let is_html = sniffed.kind == Media::Html;
@@ -253,15 +254,6 @@ fn write_other(
     }
     page.raw_html = (wants.raw_html && is_text).then(|| text.clone());
     page.markdown = wants.markdown.then_some(text);
-}
-
-/// A time of 14 digits as RFC 3339; empty for anything else.
-pub(super) fn date(digits: &str) -> String {
-    if digits.len() < 14 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return String::new();
-    }
-    let part = |from: usize, to: usize| &digits[from..to];
-    format!("{}-{}-{}T{}:{}:{}Z", part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 12), part(12, 14))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use super::failure::{Failure, Kind};
 use super::render::{self, Stored};
 use super::site::{json, parsed, post};
 use super::{ScrapeOptions, Scraped, TIMEOUT_MAX, Wants};
+use crate::captures;
 use crate::explain::{Explained, Summary};
 use crate::question::escaped;
 use crate::views::Added;
@@ -111,7 +112,7 @@ async fn obtain(
     let again = before.last.is_some() || before.summary == Summary::Robots;
     let added = add(ask, url, &options.job, again).await;
     if let (Err(failure), Some(at)) = (&added, &known) {
-        let text = format!("the capture of {} is older than wanted: {failure}", render::date(at));
+        let text = format!("the capture of {} is older than wanted: {failure}", captures::date(at));
         let stored = render::stored(ask, url, None).await?;
         return Ok(Got { stored, cached: true, warning: Some(text) });
     }
@@ -173,7 +174,7 @@ async fn not_again(
 
 /// Seconds since 1970 of a time of 14 digits.
 fn seconds_of(digits: &str) -> u64 {
-    let date = render::date(digits);
+    let date = captures::date(digits);
     date.parse::<jiff::Timestamp>().map_or(0, |at| u64::try_from(at.as_second()).unwrap_or(0))
 }
 

@@ -1,5 +1,7 @@
 //! A crawl of a folder that requests nothing, asked about itself.
 
+use std::path::Path;
+
 use http::{HeaderMap, Method};
 use nephila_core::job::{Job, JobId};
 use nephila_core::url::CrawlUrl;
@@ -32,12 +34,18 @@ impl World {
 
 pub(crate) fn world() -> World {
     let dir = tempfile::tempdir().unwrap();
-    let folder = Folder::new(dir.path());
-    std::fs::create_dir_all(folder.state()).unwrap();
     let mut job = Job::new(JobId(1), "press");
     job.scope.seeds = vec!["http://a.test/docs/".into(), "nonsense".into()];
     job.scope.exclude = vec!["/docs/no".into()];
     let plan = Plan { job, moved: vec![], seeds_offered: 0, ran_ms: 0, judged: None };
+    let (questions, shared, running) = running(dir.path(), plan);
+    World { dir, questions, shared, _running: running }
+}
+
+/// A crawl of a plan in a folder that is empty or was used before, without requests.
+pub(crate) fn running(dir: &Path, plan: Plan) -> (Questions, Arc<Shared>, Box<dyn std::any::Any>) {
+    let folder = Folder::new(dir);
+    std::fs::create_dir_all(folder.state()).unwrap();
     folder.set_plan(&plan).unwrap();
     let settings = Settings::default();
     let running = wire::worker(&folder, &settings, false).unwrap();
@@ -46,7 +54,7 @@ pub(crate) fn world() -> World {
     let tools = Tools { handle: running.handle.clone(), fetch: Arc::new(spider), keep: None, log };
     let shared = Arc::new(Shared::new(settings.clone(), folder.clone(), plan, tools).unwrap());
     let questions = Questions::new(running.handle.clone(), folder, settings).with_crawl(&shared);
-    World { dir, questions, shared, _running: Box::new((running, log_thread)) }
+    (questions, shared, Box::new((running, log_thread)))
 }
 
 async fn ask(world: &World, method: Method, target: &str, body: &str) -> (u16, Value) {

@@ -1,13 +1,11 @@
 //! Further jobs of a folder that requests nothing: made, listed, filled, paused and stopped, and found again.
 
 use http::{HeaderMap, Method};
-use nephila_engine::crawl::shared::Tools;
 use nephila_engine::folder::{Folder, Plan};
-use nephila_engine::settings::Settings;
-use nephila_engine::{log, wire};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::answers::tests::running;
 use crate::{Answers, Reply};
 
 struct World {
@@ -18,18 +16,8 @@ struct World {
 
 /// A served folder, whose crawl has no seeds.
 fn world(dir: &std::path::Path) -> World {
-    let folder = Folder::new(dir);
-    std::fs::create_dir_all(folder.state()).unwrap();
-    let plan = Plan::of(Job::new(JOB, "crawl"));
-    folder.set_plan(&plan).unwrap();
-    let settings = Settings::default();
-    let running = wire::worker(&folder, &settings, false).unwrap();
-    let (log, log_thread) = log::Writer::open(&folder.logs()).unwrap();
-    let spider = wire::spider(&settings).unwrap();
-    let tools = Tools { handle: running.handle.clone(), fetch: Arc::new(spider), keep: None, log };
-    let shared = Arc::new(Shared::new(settings.clone(), folder.clone(), plan, tools).unwrap());
-    let questions = Questions::new(running.handle.clone(), folder, settings).with_crawl(&shared);
-    World { questions, shared, _running: Box::new((running, log_thread)) }
+    let (questions, shared, running) = running(dir, Plan::of(Job::new(JOB, "crawl")));
+    World { questions, shared, _running: running }
 }
 
 async fn ask(world: &World, method: Method, target: &str, body: &str) -> (u16, Value) {
