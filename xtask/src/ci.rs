@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
-use crate::programs::PROFILE;
+use crate::programs::{self, PROFILE};
 use crate::{deny, fuzz, hostile, junit, package, shell};
 
 /// Options of `ci`.
@@ -36,6 +36,9 @@ const SHOWN_CHARS: usize = 400;
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<()> {
+    // Everything that tests, proofs and docs run, by one command: with one set of features nothing is compiled twice.
+    let build = ["build", "--quiet", "--workspace", "--all-targets", "--locked"];
+    cargo(&build, "the workspace does not build: see above")?;
     let mut steps = Steps { only: args.only, done: Vec::new() };
     let mut computing = Steps { only: steps.only.clone(), done: Vec::new() };
     // Most steps wait for servers and clocks. The others compute beside them, with the time that is left.
@@ -219,7 +222,8 @@ fn cargo(args: &[&str], hint: &str) -> Result<()> {
 /// The short form of a long command: ourselves, with small sizes.
 fn xtask(args: &[&str]) -> Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(args).env(PROFILE, "dev").current_dir(shell::root());
+    let folder = shell::target_dir().join("debug");
+    command.args(args).env(PROFILE, "dev").env(programs::FOLDER, folder).current_dir(shell::root());
     let (status, text) = shell::tee(&mut command, CARGO_LIMIT)?;
     // Repeated at the end of the run: there the reason is found without a search.
     ensure!(

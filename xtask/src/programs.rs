@@ -1,7 +1,9 @@
 //! Programs of the workspace that the measuring commands run: built, started, measured, and ended.
 //!
 //! All of them are built by one command with one set of features, so no crate is compiled twice for them. They are built
-//! as released, unless `NEPHILA_PROFILE` names another profile of cargo: CI names `dev`, which its tests have built already.
+//! as released, unless `NEPHILA_PROFILE` names another profile of cargo: CI names `dev`, which its tests use too. CI builds
+//! once and gives its steps the folder (`NEPHILA_PROGRAMS`): a call of cargo would wait for the lock that lints, docs and
+//! fuzz targets hold while they compile.
 //!
 //! Invariant: no program outlives the value that owns the process.
 
@@ -23,12 +25,22 @@ const WAIT_STEP: Duration = Duration::from_millis(1);
 /// The profile of cargo that programs are built with, if not `release`.
 pub(crate) const PROFILE: &str = "NEPHILA_PROFILE";
 
+/// The folder with programs that were built before: then nothing is built.
+pub(crate) const FOLDER: &str = "NEPHILA_PROGRAMS";
+
 /// Programs by name.
 pub(crate) struct Programs(HashMap<String, PathBuf>);
 
 impl Programs {
-    /// Builds all programs.
+    /// All programs: those of the folder that the environment names, else built now.
     pub(crate) fn build() -> Result<Self> {
+        match std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()) {
+            Some(folder) => Self::of_target(Path::new(&folder)),
+            None => Self::build_now(),
+        }
+    }
+
+    fn build_now() -> Result<Self> {
         let profile = std::env::var(PROFILE).unwrap_or_else(|_| "release".into());
         let mut command =
             shell::cargo(&["build", "--quiet", "--locked", "--workspace", "--bins", "--examples"]);
@@ -41,6 +53,13 @@ impl Programs {
             Some((message["target"]["name"].as_str()?.to_owned(), message["executable"].as_str()?.into()))
         });
         Ok(Programs(built.collect()))
+    }
+
+    /// Programs and examples of cargo's folder of a profile.
+    fn of_target(folder: &Path) -> Result<Self> {
+        let mut programs = Self::of_folder(&folder.join("examples"))?;
+        programs.0.extend(Self::of_folder(folder)?.0);
+        Ok(programs)
     }
 
     /// Programs that were built before, by their names in this folder.
@@ -208,6 +227,21 @@ mod tests {
         std::fs::create_dir_all(fetched.parent().unwrap()).unwrap();
         std::fs::write(&fetched, "").unwrap();
         assert_eq!(found(), fetched);
+    }
+
+    #[test]
+    fn programs_of_a_folder_are_found_beside_its_examples() {
+        let folder = tempfile::tempdir().unwrap();
+        let examples = folder.path().join("examples");
+        std::fs::create_dir(&examples).unwrap();
+        for path in [folder.path().join("nephila"), examples.join("read_speed")] {
+            std::fs::write(path, "").unwrap();
+        }
+        let programs = Programs::of_target(folder.path()).unwrap();
+        assert_eq!(programs.path("nephila").unwrap(), folder.path().join("nephila"));
+        assert_eq!(programs.path("read_speed").unwrap(), examples.join("read_speed"));
+        assert!(programs.path("examples").is_err(), "a folder is no program");
+        assert!(Programs::of_target(&examples).is_err(), "there are no examples");
     }
 
     #[test]
