@@ -25,6 +25,8 @@ pub struct Settings {
     pub page_bytes: u32,
     /// Spread of page sizes (sigma of a log-normal law); 0 makes all pages equally large.
     pub page_bytes_sigma: f64,
+    /// What fills a page behind its links.
+    pub text: Text,
     /// Links on a page.
     pub links: u32,
     /// Share of links that stay inside the domain.
@@ -136,6 +138,7 @@ impl Default for Settings {
             size_exponent: 1.0,
             page_bytes: 20_000,
             page_bytes_sigma: 0.6,
+            text: Text::Words,
             links: 20,
             links_inside: 0.79,
             private_share: 0.0,
@@ -247,6 +250,17 @@ impl RobotsShares {
             shifting: 0.0,
         }
     }
+}
+
+/// What fills a page behind its links.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Text {
+    /// Words alone.
+    #[default]
+    Words,
+    /// Elements, attributes, scripts and drawings, about as in real pages.
+    Markup,
 }
 
 /// A content coding.

@@ -1,4 +1,8 @@
-//! Counts pages in a journal of the test web: the pages a tool really received, regardless of its own report.
+//! Counts pages in a journal of the test web: the pages a tool really received, regardless of its own report, and when.
+//!
+//! The steady middle of a run is the time between its first and its last tenth of pages. Start and end of a run (a process
+//! that starts, the first hosts, the last ones, an archive that is closed) are a fixed time beside it, whatever the number
+//! of pages; the two together are the time of the run.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -18,6 +22,21 @@ pub(super) struct Counts {
     pub(super) again: u64,
     /// Events that the journal lost.
     pub(super) lost: u64,
+    /// When the last byte of each page went out, in microseconds, sorted.
+    pub(super) ends_us: Vec<u64>,
+}
+
+/// Pages before and after the steady middle: one in this many.
+const EDGE: usize = 10;
+
+impl Counts {
+    /// Pages a second in the steady middle; none if it is too short to be measured.
+    pub(super) fn steady(&self) -> Option<f64> {
+        let edge = self.ends_us.len() / EDGE;
+        let middle = self.ends_us.get(edge..self.ends_us.len() - edge)?;
+        let (first, last) = (middle.first()?, middle.last()?);
+        (last > first).then(|| (middle.len() - 1) as f64 * 1e6 / (last - first) as f64)
+    }
 }
 
 /// One line, with the fields that matter here.
@@ -29,6 +48,7 @@ struct Line {
     path: String,
     status: u16,
     is_complete: bool,
+    end_us: u64,
     lost: u64,
 }
 
@@ -52,10 +72,12 @@ fn count_lines(lines: impl BufRead) -> Result<Counts> {
         (line.host.split(':').next(), &line.path).hash(&mut hasher);
         if seen.insert(hasher.finish()) {
             counts.pages += 1;
+            counts.ends_us.push(line.end_us);
         } else {
             counts.again += 1;
         }
     }
+    counts.ends_us.sort_unstable();
     Ok(counts)
 }
 
@@ -81,6 +103,16 @@ mod tests {
             r#"{"lost":3}"#.to_owned(),
         ];
         let counts = count_lines(lines.join("\n").as_bytes()).unwrap();
-        assert_eq!(counts, Counts { pages: 2, again: 1, lost: 3 });
+        assert_eq!(counts, Counts { pages: 2, again: 1, lost: 3, ends_us: vec![0, 0] });
+        assert_eq!(counts.steady(), None, "no time lies between them");
+    }
+
+    #[test]
+    fn the_steady_middle_leaves_start_and_end_out() {
+        // 100 pages: the first after a second, then one each millisecond, the last five ten seconds later.
+        let ends_us = (0..100).map(|n| 1_000_000 + n * 1_000 + if n < 95 { 0 } else { 10_000_000 }).collect();
+        let counts = Counts { pages: 100, ends_us, ..Counts::default() };
+        assert!((counts.steady().unwrap() - 1_000.0).abs() < 1e-6, "{:?}", counts.steady());
+        assert_eq!(Counts::default().steady(), None);
     }
 }

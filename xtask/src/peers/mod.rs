@@ -1,13 +1,14 @@
 //! `cargo xtask bench peers`: the same work done by us and by others, as ratios within one run.
 //!
-//! The synthetic web serves pages of 20 KB with 40 links; every tool starts at the same home page and follows all links
+//! The synthetic web serves pages of 20 KB with 40 links (`real-pages`: with markup as of real pages, 60 KB in the mean, most
+//! of them smaller); every tool starts at the same home page and follows all links
 //! to the end, obeying robots.txt, without rests. Each run has a server of its own, whose journal says how many
 //! different pages were handed out: no tool counts for itself. Runs of all tools follow each other in every round, back
 //! and forth; a ratio is the median over the rounds of neighbouring runs. A tool too slow for the time limit is stopped
 //! there, and its figures are for the pages up to then.
 //!
 //! Other tools use the system's resolver and default ports, so everything runs in a network namespace of its own
-//! (`place`).
+//! (`place`). Each run has a new file system there, so that nobody pays for the files of the run before.
 //!
 //! Server and tool share the machine, so pages/s also hold the cost of the server; CPU per 1,000 pages does not.
 
@@ -164,17 +165,22 @@ impl Args {
 enum Case {
     OneHost,
     ManyHosts,
+    RealPages,
+    Gzip,
     LargePages,
     Tls,
 }
 
 impl Case {
-    const ALL: [Case; 4] = [Case::OneHost, Case::ManyHosts, Case::LargePages, Case::Tls];
+    const ALL: [Case; 6] =
+        [Case::OneHost, Case::ManyHosts, Case::RealPages, Case::Gzip, Case::LargePages, Case::Tls];
 
     fn name(self) -> &'static str {
         match self {
             Case::OneHost => "one-host",
             Case::ManyHosts => "many-hosts",
+            Case::RealPages => "real-pages",
+            Case::Gzip => "gzip",
             Case::LargePages => "large-pages",
             Case::Tls => "tls",
         }
@@ -190,7 +196,8 @@ impl Case {
         let hosts = pages.div_ceil(PAGES_PER_HOST);
         match self {
             Case::OneHost => (pages, 1, 20_000),
-            Case::ManyHosts | Case::Tls => (pages, hosts, 20_000),
+            Case::ManyHosts | Case::Gzip | Case::Tls => (pages, hosts, 20_000),
+            Case::RealPages => (pages, hosts, 60_000),
             Case::LargePages => (pages.div_ceil(LARGE_FEWER), 1, 100_000),
         }
     }
@@ -289,6 +296,10 @@ impl Bench {
             // Unwritten data of the run before would otherwise slow this one down.
             shell::run(Command::new("sync").arg("-f").arg(&self.folder), SYNC_LIMIT)?;
         }
+        let _disk = match self.args.inside && !self.args.quick {
+            true => Some(place::Disk::mount(&self.folder.join("disk.img"), &out)?),
+            false => None,
+        };
         let journal = self.folder.join("journal.jsonl");
         let ca = self.folder.join("ca.pem");
         let server = self.serve(case, &journal, &ca)?;
@@ -327,6 +338,7 @@ impl Bench {
             again: counts.again,
             is_whole: status.is_some(),
             disk_bytes: crate::bench::bytes_in(&out)?,
+            steady: counts.steady(),
         })
     }
 
@@ -347,7 +359,13 @@ impl Bench {
     fn web(&self, case: Case) -> Result<Vec<String>> {
         let (pages, hosts, bytes) = case.size(self.args.pages);
         let settings = self.folder.join("web.json");
-        std::fs::write(&settings, serde_json::json!({ "links": 40, "addresses": 1 }).to_string())?;
+        let (text, sigma) = if case == Case::RealPages { ("markup", 1.0) } else { ("words", 0.6) };
+        // With gzip the server answers coded to those who accept it, as the web does.
+        let encodings: &[&str] = if case == Case::Gzip { &["gzip"] } else { &[] };
+        let rest = serde_json::json!({
+            "links": 40, "addresses": 1, "text": text, "page_bytes_sigma": sigma, "encodings": encodings
+        });
+        std::fs::write(&settings, rest.to_string())?;
         let share = if case == Case::Tls { "1" } else { "0" };
         let mut flags = Vec::new();
         for (flag, value) in [

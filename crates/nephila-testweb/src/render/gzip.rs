@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn any_mixture_of_pieces_reads_back() {
-        let text = super::super::page::text_block(3);
+        let text = super::super::text::text_block(3, crate::settings::Text::Words);
         let packed = Packed::new(&text);
         let head = Bytes::from("<li>head</li>".repeat(100));
         let whole = check(&packed, &[head.clone(), text.slice(SEGMENT..SEGMENT * 4 + 100), head.clone()]);
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_deflater_that_is_used_again_remembers_nothing() {
-        let packed = Packed::new(&super::super::page::text_block(3));
+        let packed = Packed::new(&super::super::text::text_block(3, crate::settings::Text::Words));
         let body = [Bytes::from("the same words ".repeat(200))];
         assert_eq!(packed.gzip(&body), packed.gzip(&body));
     }

@@ -11,6 +11,7 @@ mod feed;
 mod gzip;
 mod page;
 mod sitemap;
+mod text;
 
 use std::sync::Arc;
 
@@ -80,7 +81,7 @@ pub struct Renderer {
 impl Renderer {
     /// Prepares the text of a web.
     pub fn new(world: Arc<World>) -> Renderer {
-        let text = page::text_block(world.settings().seed);
+        let text = text::text_block(world.settings().seed, world.settings().text);
         let packed = Packed::new(&text);
         Renderer { world, text, packed }
     }

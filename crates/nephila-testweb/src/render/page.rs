@@ -1,51 +1,21 @@
 //! Pages: a head with title and links, then text from the block all pages share.
 //!
-//! Invariants: a page has exactly the size that the model drew, unless its head alone is larger; text is plain ASCII
-//! words, so that the text can be cut anywhere.
+//! Invariant: a page has exactly the size that the model drew, unless its head alone is larger. Markup is cut at the end
+//! of a line, and blanks fill the rest.
 
 use bytes::Bytes;
 
 use super::gzip::SEGMENT;
+use super::text::{LINE_MAX, TEXT_BYTES};
 use super::{Answer, HTML, Renderer};
 use crate::model::{Place, What, push_number};
+use crate::settings::Text;
 
-/// Length of the text block. Pages up to half this length have their text in one piece.
-const TEXT_BYTES: usize = 512 * 1024;
 /// The end of a page.
 const TAIL: &str = "\n</div>\n</body>\n</html>\n";
 
-/// Words of the text; the first ones come most often, as in any language.
-const WORDS: [&str; 64] = [
-    "the", "of", "and", "a", "to", "in", "is", "it", "was", "for", "on", "are", "as", "with", "they", "at",
-    "be", "this", "have", "from", "or", "one", "had", "by", "word", "but", "not", "what", "all", "were",
-    "we", "when", "your", "can", "said", "there", "use", "an", "each", "which", "she", "do", "how", "their",
-    "if", "will", "up", "other", "about", "out", "many", "then", "them", "these", "so", "some", "her",
-    "would", "make", "like", "orchard", "lantern", "harbour", "meadow",
-];
-
-/// The text all pages of a web are cut from.
-pub(super) fn text_block(seed: u64) -> Bytes {
-    let mut text = String::with_capacity(TEXT_BYTES + 16);
-    let mut state = seed | 1;
-    let mut words = 0u32;
-    while text.len() < TEXT_BYTES {
-        // A step of xorshift64, more than good enough to pick words.
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        let (a, b) = (state >> 20 & 63, state >> 40 & 63);
-        text.push_str(WORDS[(a * b / 64) as usize]);
-        // Now and then a number, so that text does not compress better than real pages do.
-        if state >> 60 == 0 {
-            text.push(' ');
-            push_number(&mut text, state >> 30 & 0xFFFF_FFFF);
-        }
-        words += 1;
-        text.push(if words.is_multiple_of(16) { '\n' } else { ' ' });
-    }
-    text.truncate(TEXT_BYTES);
-    text.into()
-}
+/// Blanks after text that is cut at the end of a line.
+static BLANKS: [u8; LINE_MAX] = [b' '; LINE_MAX];
 
 impl Renderer {
     /// An ordinary page at a virtual time.
@@ -115,6 +85,7 @@ impl Renderer {
 
     /// Head, text and tail, together of the requested size.
     fn fill(&self, head: String, mark: u64, size: usize) -> Vec<Bytes> {
+        let world_text = self.world.settings().text;
         let mut left = size.saturating_sub(head.len() + TAIL.len());
         let mut body = Vec::with_capacity(4);
         body.push(Bytes::from(head));
@@ -122,12 +93,25 @@ impl Renderer {
         let mut at = (mark >> 8) as usize % (TEXT_BYTES / 2 / SEGMENT) * SEGMENT;
         while left > 0 {
             let end = (at + left).min(TEXT_BYTES);
-            body.push(self.text.slice(at..end));
             left -= end - at;
+            let cut = match world_text {
+                Text::Words => end,
+                Text::Markup => self.line_end(at, end),
+            };
+            body.push(self.text.slice(at..cut));
+            if cut < end {
+                body.push(Bytes::from_static(&BLANKS[..end - cut]));
+            }
             at = 0;
         }
         body.push(Bytes::from_static(TAIL.as_bytes()));
         body
+    }
+
+    /// The end of the last whole line of markup in this part of the text block; its begin if there is none.
+    fn line_end(&self, from: usize, to: usize) -> usize {
+        let last = self.text[from..to].iter().rposition(|byte| *byte == b'\n');
+        last.map_or(from, |at| from + at + 1)
     }
 }
 
@@ -151,6 +135,24 @@ mod tests {
             let answer = renderer.page(1, page, 0);
             assert_eq!(answer.len() as usize, renderer.world.page_size(1, page).max(2000));
             assert!(bytes(&answer).is_ascii());
+        }
+    }
+
+    #[test]
+    fn markup_is_cut_at_lines_and_the_size_stays() {
+        for page_bytes in [3_000, 20_000, 300_000] {
+            let settings =
+                Settings { page_bytes, page_bytes_sigma: 1.0, text: Text::Markup, ..Settings::default() };
+            let renderer = Renderer::new(Arc::new(World::new(settings, 80, 443)));
+            for page in 0..100 {
+                let answer = renderer.page(1, page, 0);
+                // Links alone may fill a small page.
+                let size = renderer.world.page_size(1, page);
+                assert!(answer.len() as usize == size || size < 4_000, "{page}: {}", answer.len());
+                let text = String::from_utf8(bytes(&answer)).unwrap();
+                assert_eq!(text.matches("<p ").count(), text.matches("</p>").count() - 1, "{text}");
+                assert_eq!(text.matches("<script").count(), text.matches("</script>").count());
+            }
         }
     }
 
