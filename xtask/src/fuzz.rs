@@ -37,7 +37,7 @@ pub(crate) struct Args {
 impl Args {
     /// The short form that CI runs.
     pub(crate) fn short() -> Args {
-        Args { target: None, runs: 50_000, seconds: Some(20), input: None }
+        Args { target: None, runs: 50_000, seconds: Some(10), input: None }
     }
 }
 
