@@ -251,7 +251,7 @@ impl Questions {
         }
         self.handle.offer_durably(&links).await?;
         if !again.is_empty() {
-            self.handle.command(Command::Again(again)).await?;
+            self.handle.command(Command::Again(again, None)).await?;
         }
         added.taken = links.len() as u64;
         Ok(added)

@@ -53,6 +53,9 @@ pub struct ProgressSaid {
     pub pages: u64,
     /// Number of bytes received.
     pub bytes: u64,
+    /// Whether the archive is still to be read for links of pages that other jobs fetched before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reads_archive: bool,
     /// Completion time, if the job is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub complete: Option<String>,
@@ -64,7 +67,7 @@ impl ProgressSaid {
         let nothing = Tally::default();
         let left = totals.open.get(&id.0).copied().unwrap_or(0);
         let Work { left, pages, bytes, .. } = Work::of(totals.tally.get(&id.0).unwrap_or(&nothing), left);
-        ProgressSaid { left, pages, bytes, complete: None }
+        ProgressSaid { left, pages, bytes, reads_archive: false, complete: None }
     }
 }
 

@@ -39,7 +39,10 @@ pub(super) fn rows(shared: &Shared, totals: &Totals) -> Vec<JobRow> {
 }
 
 fn progress(more: &MoreJob, totals: &Totals) -> ProgressSaid {
-    ProgressSaid { complete: more.complete.clone(), ..ProgressSaid::of(totals, more.job.id) }
+    let said = ProgressSaid::of(totals, more.job.id);
+    // The archive may have URLs for it.
+    let left = said.left.max(u64::from(more.reads_archive));
+    ProgressSaid { left, reads_archive: more.reads_archive, complete: more.complete.clone(), ..said }
 }
 
 fn refused(error: &Error) -> Instead {

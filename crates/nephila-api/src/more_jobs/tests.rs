@@ -145,7 +145,7 @@ async fn a_crawl_of_firecrawl_is_a_further_job() {
 fn kept(id: u32, name: &str, seeds: Vec<String>) -> MoreJob {
     let mut job = Job::new(JobId(id), name);
     job.scope.seeds = seeds;
-    MoreJob { job, moved: Vec::new(), limit: None, complete: None }
+    MoreJob::of(job)
 }
 
 #[tokio::test]
@@ -201,6 +201,12 @@ async fn the_seeds_of_all_jobs_together_are_bounded() {
     assert_eq!(world.shared.more_jobs().jobs.len(), count as usize);
 }
 
+/// As after a reading of the archive: no crawl runs that would read it.
+fn archive_is_read(world: &World, name: &str) {
+    let job = more_jobs::find(&world.shared, name).unwrap();
+    more_jobs::archive_is_read(&world.shared, &job).unwrap();
+}
+
 #[tokio::test]
 async fn a_job_that_is_stopped_when_nothing_is_left_is_complete() {
     let dir = tempfile::tempdir().unwrap();
@@ -208,10 +214,14 @@ async fn a_job_that_is_stopped_when_nothing_is_left_is_complete() {
     for name in ["first", "second"] {
         let one = job(name, &json!({"seeds": ["http://a.test/"]}));
         assert_eq!(ask(&world, Method::POST, "jobs", &one).await.0, 201);
+        archive_is_read(&world, name);
     }
     // The seed is left for the first of them, and was known for the second.
     let (_, first) = ask(&world, Method::POST, "jobs/first/stop", "").await;
     assert_eq!((&first["progress"]["left"], &first["progress"]["complete"]), (&json!(1), &json!(null)));
+    let (_, second) = ask(&world, Method::GET, "jobs/second", "").await;
+    assert_eq!(second["progress"]["left"], 1, "it has the same site, and looks for what the first has left");
+    archive_is_read(&world, "second");
     for _ in 0..2 {
         let (_, second) = ask(&world, Method::POST, "jobs/second/stop", "").await;
         assert!(second["progress"]["complete"].is_string(), "{second}");

@@ -75,7 +75,7 @@ impl PublicJob {
     /// The answer for a job at this time, with this rate.
     pub(super) fn of(whole: Whole, crawler: Crawler, now: Timestamp, rate: Option<f64>) -> PublicJob {
         let Whole { job: Named { name, state }, progress, ended_as, partial, begun } = whole;
-        let ProgressSaid { left, pages, bytes, complete } = progress;
+        let ProgressSaid { left, pages, bytes, complete, .. } = progress;
         let is_done = complete.is_some() || (state == State::Running && left == 0 && pages > 0);
         let is_running = state == State::Running && !is_done;
         let pages_per_s = rate.filter(|_| is_running).map(|rate| (rate * 100.0).round() / 100.0);

@@ -97,6 +97,7 @@ impl From<JobView> for JobRow {
             left: progress.left,
             pages: progress.pages,
             bytes: progress.bytes,
+            reads_archive: false,
             complete: progress.complete,
         };
         JobRow { id, name, state, priority, kind, seeds, progress }

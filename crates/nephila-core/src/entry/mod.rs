@@ -128,7 +128,7 @@ pub enum Admission {
     /// Not to be fetched.
     Refuse(Refusal),
     /// Known, ended or planned for later, and wanted now: this is the place. A URL that waits or is parked stays so,
-    /// and takes over the depth and the reading of this entry.
+    /// and takes over the job, the depth and the reading of this entry.
     Again(QueueKey),
 }
 

@@ -81,6 +81,11 @@ impl<S: State> Frontier<S> {
                     // URLs of a job that no longer runs are unloaded: they are read again, and denied.
                     let held = matches!(entry, Entry::Job(job) if job.state != job::State::Running);
                     let held = held && !planted::is(Bug::HeldAtHand);
+                    if held {
+                        // Another job may offer them at once, and have them from then on.
+                        let prefixes = self.partitions[partition].prefixes;
+                        self.recent.forget_all(prefixes);
+                    }
                     for index in Vec::from_iter(self.bench.indexes()) {
                         if self.bench.host(index).guest {
                             continue;

@@ -21,5 +21,6 @@ mod ready;
 mod robots;
 mod second;
 mod slot_grants;
+mod taken_over;
 mod views;
 mod visits;

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use crate::url::{CrawlUrl, KeyRules, UrlError};
 
 use super::Pattern;
-use index::{Index, domain_of};
+use index::{Index, bare, domain_of};
 pub use listed::Listed;
 
 /// Maximum number of seeds of one job. A longer list is offered through intake, under a scope of `any` or `include`.
@@ -344,6 +344,12 @@ impl Rules {
     pub fn with_listed(self, listed: Arc<Listed>) -> Rules {
         debug_assert_eq!(listed.kind(), self.kind);
         Rules { listed: Some(listed), ..self }
+    }
+
+    /// Whether the scope around some seed lies below this URL, the root of a host: then the host has wanted pages though
+    /// its root is no wanted page.
+    pub fn has_seed_below(&self, root: &CrawlUrl) -> bool {
+        self.kind == Kind::Prefix && self.index.has_below(bare(root))
     }
 
     /// Whether an `exclude` keeps the URL out, regardless of all other rules.

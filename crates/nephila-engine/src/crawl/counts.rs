@@ -59,6 +59,8 @@ pub struct Counts {
     pub disk_low: AtomicBool,
     /// Whether a limit of the job is reached while the process serves queries: nothing more is fetched.
     pub at_limit: AtomicBool,
+    /// Whether the folder's own job has work left, at the last look.
+    pub own_job_busy: AtomicBool,
     /// Whether the crawl is ending: no more fetches begin.
     pub stopping: AtomicBool,
     /// Measurements of the stages.
@@ -98,6 +100,7 @@ impl Counts {
             objects_away: AtomicUsize::new(0),
             disk_low: AtomicBool::new(false),
             at_limit: AtomicBool::new(false),
+            own_job_busy: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             metrics: Metrics::default(),
         }

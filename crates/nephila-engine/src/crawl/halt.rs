@@ -5,9 +5,10 @@
 //!
 //! Invariant: on return the new state is in the plan and in the log of every partition.
 
-use nephila_core::job::State;
+use nephila_core::job::{Job, Scope, State};
 
 use super::jobs::InForce;
+use super::more_jobs;
 use super::shared::{JOB, Shared};
 use crate::worker::Command;
 
@@ -19,8 +20,13 @@ pub async fn set_state(shared: &Shared, state: State) -> anyhow::Result<()> {
         shared.folder.set_plan(&plan)?;
         shared.jobs.set_again(InForce::new(&plan.job, &plan.moved)?);
     }
-    let (_, job) = shared.seeds_and_job();
-    Ok(shared.handle.command(Command::Job(Box::new(job))).await?)
+    let (seeds, job) = shared.seeds_and_job();
+    shared.handle.command(Command::Job(Box::new(job.clone()))).await?;
+    if state != State::Running {
+        let scope = Scope { seeds, ..job.scope };
+        more_jobs::leave(shared, &Job { scope, ..job })?;
+    }
+    Ok(())
 }
 
 /// The state of the job.

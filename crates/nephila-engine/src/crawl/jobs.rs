@@ -3,7 +3,7 @@
 //! Invariant: a caller gets a job's current rules, and keeps them for one page.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Instant;
 
 use anyhow::Context;
@@ -53,9 +53,11 @@ impl InForce {
         self.rules.excludes(url)
     }
 
-    /// Whether the job wants the sitemaps of a host. Sitemaps of a host out of scope are not wanted.
+    /// Whether the job wants the sitemaps of a host. Sitemaps of a host without a page in scope are not wanted.
     pub fn wants_sitemaps_of(&self, root: &CrawlUrl) -> bool {
-        self.sitemaps && self.rules.verdict(root, FoundBy::link(0, 0)).is_in()
+        let is_in =
+            || self.rules.verdict(root, FoundBy::link(0, 0)).is_in() || self.rules.has_seed_below(root);
+        self.sitemaps && is_in()
     }
 
     /// Like [`InForce::wants_sitemaps_of`], for any host.
@@ -63,6 +65,10 @@ impl InForce {
         self.sitemaps
     }
 }
+
+/// The set of jobs by which a page is judged is fixed as long as the page holds this.
+#[derive(Debug, Default)]
+pub struct Judging;
 
 /// All jobs in force, by number.
 #[derive(Debug, Default)]
@@ -72,6 +78,8 @@ pub struct Jobs {
     unreadable: RwLock<BTreeSet<u32>>,
     /// The time of the last refresh: the jobs are at least this recent.
     refreshed: Mutex<Option<Instant>>,
+    /// Held by every page from before its links are judged until its capture is stored.
+    judging: Mutex<Arc<Judging>>,
 }
 
 impl Jobs {
@@ -115,6 +123,22 @@ impl Jobs {
     /// outdated: a caller added the page.
     pub fn is_outside(&self, id: JobId, page: &CrawlUrl) -> bool {
         self.get(id).is_none_or(|job| !job.rules.verdict(page, FoundBy::link(0, 0)).is_in())
+    }
+
+    /// To be held by a page while its links are judged and its capture is stored.
+    pub fn judging(&self) -> Arc<Judging> {
+        self.judging.lock().expect("nobody panics holding it").clone()
+    }
+
+    /// The pages that are judged now, perhaps without the newest job: once all of them are stored, nobody holds this.
+    pub fn judged_before(&self) -> Weak<Judging> {
+        let mut judging = self.judging.lock().expect("nobody panics holding it");
+        Arc::downgrade(&std::mem::take(&mut *judging))
+    }
+
+    /// Whether there is one job alone.
+    pub fn is_single(&self) -> bool {
+        self.known.read().expect("nobody panics holding it").len() == 1
     }
 
     /// All jobs in force.

@@ -25,6 +25,7 @@ pub mod held;
 pub(crate) mod intake;
 pub mod jobs;
 pub mod lasts;
+mod late;
 pub mod more_jobs;
 pub(crate) mod page;
 pub(crate) mod readers;
@@ -93,7 +94,7 @@ pub async fn fetch_lost(shared: &Shared) -> anyhow::Result<()> {
     }
     for some in lost.chunks(LOST_AT_ONCE) {
         let urls = some.iter().filter_map(|lost| CrawlUrl::parse(&lost.url).ok()).collect();
-        shared.handle.command(Command::Again(urls)).await?;
+        shared.handle.command(Command::Again(urls, None)).await?;
     }
     tracing::info!("{} lost captures are fetched again", lost.len());
     forget_lost(&RealDisk, shared.folder.dir()).context("removing the list of lost captures")

@@ -10,7 +10,10 @@
 
 use std::collections::BTreeSet;
 
-use nephila_core::job::{Counts, Job, JobId, Limits, State};
+use nephila_core::frontier::views::Known;
+use nephila_core::job::{Counts, Job, JobId, Kind, Limits, State};
+use nephila_core::spider::outcome::Class;
+use nephila_core::state::record::UrlState;
 use nephila_core::state::totals::{Tally, Totals, Work};
 use nephila_core::url::CrawlUrl;
 
@@ -66,13 +69,14 @@ pub async fn create(shared: &Shared, mut job: Job) -> Result<JobId, Error> {
         job.id = JobId(after.last.max(JOB.0) + 1);
         let in_force = InForce::new(&job, &[])?;
         after.last = job.id.0;
-        after.jobs.push(MoreJob { job: job.clone(), moved: Vec::new(), limit: None, complete: None });
+        after.jobs.push(MoreJob { reads_archive: in_force.wants_sitemaps(), ..MoreJob::of(job.clone()) });
         shared.folder.set_more_jobs(&after)?;
         *more = after;
         shared.jobs.set(in_force);
         job
     };
     tell(shared, &job).await?;
+    ask_again(shared, &job).await?;
     Ok(job.id)
 }
 
@@ -131,7 +135,8 @@ fn make_room(jobs: &mut Vec<MoreJob>, another: &Job, over: &BTreeSet<JobId>) -> 
 async fn over(shared: &Shared, name: Option<&str>) -> anyhow::Result<BTreeSet<JobId>> {
     let running: Vec<(JobId, CrawlUrl)> = {
         let more = shared.more_jobs();
-        let running = more.jobs.iter().map(|more| &more.job).filter(|job| job.state == State::Running);
+        let read = more.jobs.iter().filter(|more| !more.reads_archive).map(|more| &more.job);
+        let running = read.filter(|job| job.state == State::Running);
         let running = running.filter(|job| name.is_none_or(|name| name == job.name));
         let seed = |job: &Job| job.scope.seeds.iter().find_map(|seed| CrawlUrl::parse(seed.trim()).ok());
         running.filter_map(|job| Some((job.id, seed(job)?))).collect()
@@ -148,9 +153,13 @@ async fn over(shared: &Shared, name: Option<&str>) -> anyhow::Result<BTreeSet<Jo
 /// Sends a job and its seeds to the frontier. Seeds that are known already change nothing.
 async fn tell(shared: &Shared, job: &Job) -> anyhow::Result<()> {
     let mut without = job.clone();
-    let seeds = std::mem::take(&mut without.scope.seeds);
+    without.scope.seeds.clear();
     shared.handle.command(Command::Job(Box::new(without))).await?;
-    let seeds = seeds.iter().filter_map(|seed| CrawlUrl::parse(seed.trim()).ok());
+    offer_seeds(shared, job).await
+}
+
+pub(super) async fn offer_seeds(shared: &Shared, job: &Job) -> anyhow::Result<()> {
+    let seeds = job.scope.seeds.iter().filter_map(|seed| CrawlUrl::parse(seed.trim()).ok());
     let links: Vec<_> = seeds.map(|url| adding::seed(url, job)).collect();
     shared.handle.offer_durably(&links).await?;
     Ok(())
@@ -158,9 +167,45 @@ async fn tell(shared: &Shared, job: &Job) -> anyhow::Result<()> {
 
 /// Sends the jobs of earlier runs to the frontier: their creation may have been interrupted.
 pub(super) async fn begin(shared: &Shared) -> anyhow::Result<()> {
-    let jobs: Vec<Job> = shared.more_jobs().jobs.iter().map(|more| more.job.clone()).collect();
-    for job in jobs.iter().filter(|job| job.state == State::Running) {
+    let jobs = shared.more_jobs().jobs.clone();
+    for MoreJob { job, reads_archive, .. } in jobs.iter().filter(|more| more.job.state == State::Running) {
         tell(shared, job).await?;
+        if *reads_archive {
+            ask_again(shared, job).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks again for seeds that another job asked for without success, for this job. The others are not fetched again: their
+/// links are in the archive ([`late`](super::late)).
+async fn ask_again(shared: &Shared, job: &Job) -> anyhow::Result<()> {
+    let seeds: Vec<CrawlUrl> =
+        job.scope.seeds.iter().filter_map(|seed| CrawlUrl::parse(seed.trim()).ok()).collect();
+    let known = shared.handle.known(seeds.clone()).await?;
+    let is_failed = |known: &Known| {
+        known.url.as_ref().is_some_and(|url| {
+            let is_ok = url.last.as_ref().is_some_and(|last| last.outcome.class() == Class::Ok);
+            url.state == UrlState::Ended && url.job != job.id && !is_ok
+        })
+    };
+    let failed = seeds.into_iter().zip(&known).filter(|(_, known)| is_failed(known));
+    let failed: Vec<CrawlUrl> = failed.map(|(seed, _)| seed).collect();
+    if !failed.is_empty() {
+        shared.handle.command(Command::Again(failed, Some(job.id))).await?;
+    }
+    Ok(())
+}
+
+/// The links of the archive's pages are durable for this job, as it was when the reading began.
+pub fn archive_is_read(shared: &Shared, as_begun: &MoreJob) -> anyhow::Result<()> {
+    let mut more = shared.more_jobs();
+    let mut after = more.clone();
+    let is_it = |more: &&mut MoreJob| more.job.id == as_begun.job.id && more.readings == as_begun.readings;
+    if let Some(found) = after.jobs.iter_mut().find(is_it) {
+        found.reads_archive = false;
+        shared.folder.set_more_jobs(&after)?;
+        *more = after;
     }
     Ok(())
 }
@@ -173,21 +218,65 @@ pub async fn set_state(shared: &Shared, name: &str, state: State, limit: Option<
         let mut after = more.clone();
         let found = after.jobs.iter_mut().find(|more| more.job.name == name);
         let found = found.ok_or_else(|| Error::NotFound(name.to_owned()))?;
+        let mut in_force = InForce::new(&found.job, &found.moved)?;
         if found.job.state != state {
             found.complete = is_complete.then(|| shared.clock.now().wall.warc_date());
+            // Other jobs may have fetched pages of its site meanwhile.
+            if state == State::Running && in_force.wants_sitemaps() {
+                found.read_again();
+            }
         }
         found.job.state = state;
         found.limit = limit.map(str::to_owned);
-        let (job, in_force) = (found.job.clone(), InForce::new(&found.job, &found.moved)?);
+        in_force.state = state;
+        let job = found.job.clone();
         shared.folder.set_more_jobs(&after)?;
         *more = after;
         shared.jobs.set_again(in_force);
         job
     };
-    let mut without = job;
+    let mut without = job.clone();
     without.scope.seeds.clear();
     shared.handle.command(Command::Job(Box::new(without))).await.map_err(anyhow::Error::from)?;
+    if state != State::Running {
+        leave(shared, &job)?;
+    }
     Ok(())
+}
+
+/// The URLs of a job that no longer runs are left to the jobs that want them too: they read the archive again, since
+/// those URLs were known when their pages were read.
+pub(super) fn leave(shared: &Shared, left: &Job) -> anyhow::Result<()> {
+    let mut more = shared.more_jobs();
+    let mut after = more.clone();
+    let mut is_changed = false;
+    for other in &mut after.jobs {
+        let follows = || InForce::new(&other.job, &other.moved).is_ok_and(|job| job.wants_sitemaps());
+        if other.job.id != left.id
+            && other.job.state == State::Running
+            && may_share(&other.job, left)
+            && follows()
+        {
+            other.read_again();
+            is_changed = true;
+        }
+    }
+    if is_changed {
+        shared.folder.set_more_jobs(&after)?;
+        *more = after;
+    }
+    Ok(())
+}
+
+/// Whether two jobs may want the same URLs, by the domains of their seeds.
+fn may_share(a: &Job, b: &Job) -> bool {
+    let is_wide =
+        |job: &Job| job.scope.kind == Kind::Any || job.scope.extra_hops > 0 || !job.scope.include.is_empty();
+    let domains = |job: &Job| -> BTreeSet<String> {
+        let seeds = job.scope.seeds.iter().filter_map(|seed| CrawlUrl::parse(seed.trim()).ok());
+        seeds.map(|seed| seed.registrable_domain().unwrap_or(seed.host_str()).to_owned()).collect()
+    };
+    is_wide(a) || is_wide(b) || !domains(a).is_disjoint(&domains(b))
 }
 
 /// The job of this name.

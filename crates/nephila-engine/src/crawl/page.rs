@@ -18,6 +18,7 @@ mod ask;
 mod line;
 mod read;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::header::SET_COOKIE;
@@ -47,13 +48,15 @@ use self::line::{count, report_of};
 pub(crate) use self::read::{READ_TIME_MAX, complain, read_body, watched};
 use self::read::{give_up, read};
 use super::head::{self, Head};
+use super::jobs::Judging;
 use super::resolve::has_others;
 use super::shared::{LINKS_MAX, Shared};
 use super::sources::Held;
 use super::stage::Visited;
-use super::{feed, intake, text, usage};
+use super::{feed, intake, late, text, usage};
 use crate::log;
 use crate::traces::Trace;
+use crate::worker::Link;
 
 /// Waits for room in the stages behind the fetch.
 pub(crate) async fn reserve(shared: &Shared) -> SemaphorePermit<'_> {
@@ -248,6 +251,9 @@ pub(crate) struct Capture<'a> {
 pub(crate) struct Chosen {
     links: Links,
     listed: Box<[Listed]>,
+    /// The links of the page for other jobs that have it in their scope.
+    others: Vec<Link>,
+    judging: Arc<Judging>,
 }
 
 /// A capture and its links, both durable.
@@ -335,15 +341,17 @@ impl Capture<'_> {
         let Visit { shared, ticket, url, since, .. } = &self.visit;
         let (fetched, findings) = (&self.asked.fetched, self.findings.as_ref());
         shared.learn(ticket.job, url, ticket.depth, *since).await;
-        let (links, listed) = match &self.poll {
+        let judging = shared.jobs.judging();
+        let (links, listed, others) = match &self.poll {
             Some(poll) => {
                 let links = feed::links(shared, ticket, url, fetched, poll, findings)?;
-                (links, poll.listed(shared, url))
+                (links, poll.listed(shared, url), Vec::new())
             }
             None => {
                 let redirect = fetched.redirect.as_ref().filter(|_| fetched.outcome == Outcome::Redirect);
                 let links = intake::links(shared, &ticket.into(), url, redirect, findings);
-                (links, follow::listed(url, findings, shared.handle.secret()))
+                let others = late::others(shared, ticket, url, redirect, findings);
+                (links, follow::listed(url, findings, shared.handle.secret()), others)
             }
         };
         for target in &links.moved {
@@ -354,7 +362,7 @@ impl Capture<'_> {
             // The page may wait long, with many links: only one copy of them stays in memory.
             (findings.links, findings.sitemap) = (Vec::new(), None);
         }
-        Ok(Chosen { links, listed })
+        Ok(Chosen { links, listed, others, judging })
     }
 
     /// Adds the stories of a feed to the notes, or the mark that the feed named the same URLs as before.
@@ -370,15 +378,21 @@ impl Capture<'_> {
 
     /// Makes the capture and its links durable.
     pub(crate) async fn store(&mut self, chosen: Chosen) -> anyhow::Result<Stored> {
-        let Chosen { links, listed } = chosen;
+        let Chosen { links, listed, others, judging } = chosen;
         let shared = self.visit.shared;
-        let room = links.wanted.len().min(LINKS_MAX) as u32;
+        let room = (links.wanted.len() + others.len()).min(LINKS_MAX) as u32;
         let offering = shared.room.offering.acquire_many(room).await.expect("never closed");
         drop(self.reading.take());
         let exchange = self.exchange.take();
-        let (receipt, offered) = tokio::join!(shared.store(exchange), shared.offer(&links.wanted));
+        let offer = async {
+            shared.offer(&links.wanted).await?;
+            // Behind those of its own job, so that a URL of both belongs to that one.
+            if others.is_empty() { Ok(()) } else { shared.offer(&others).await }
+        };
+        let (receipt, offered) = tokio::join!(shared.store(exchange), offer);
         offered?;
         drop(offering);
+        drop(judging);
         Ok(Stored { receipt: receipt?, counts: links.counts.into(), listed })
     }
 

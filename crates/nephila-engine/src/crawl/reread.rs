@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use nephila_core::follow::Known;
 use nephila_core::store::cdxj::Line;
 use nephila_core::url::CrawlUrl;
-use nephila_store::captures::{Capture, Captures};
+use nephila_store::captures::{Capture, Captures, Lines};
 use tokio::sync::mpsc;
 
 use super::decoded::decoded;
@@ -59,10 +59,13 @@ pub async fn pass(shared: &Shared, quiet: bool) -> anyhow::Result<()> {
     let (sender, mut stored) = mpsc::channel(CAPTURES_WAITING_MAX);
     let captures = Captures::new(shared.folder.dir());
     let bytes_max = shared.settings.handler.page_bytes_max as u64;
-    let reading = tokio::task::spawn_blocking(move || read_all(&captures, bytes_max, &sender));
+    let reading = tokio::task::spawn_blocking(move || {
+        let lines = captures.all()?;
+        read_all(&captures, lines, bytes_max, &may_name, &sender)
+    });
     let (mut pages, mut said) = (0u64, Instant::now());
     while let Some((line, capture)) = stored.recv().await {
-        if offer(shared, &line, &capture, bytes_max).await? {
+        if offer(shared, &line, &capture).await? {
             pages += 1;
             shared.counts.reread.fetch_add(1, Ordering::Relaxed);
         }
@@ -81,22 +84,24 @@ pub async fn pass(shared: &Shared, quiet: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Passes on every payload that may contain links, once per URL. Returns the number of unreadable captures.
-pub fn read_all(
+/// Passes on every payload of a wanted line, once per URL. Returns the number of unreadable captures.
+pub(super) fn read_all(
     captures: &Captures,
+    lines: Lines,
     bytes_max: u64,
+    is_wanted: &dyn Fn(&Line) -> bool,
     sender: &mpsc::Sender<(Line, Capture)>,
 ) -> anyhow::Result<u64> {
     let mut unread = 0;
     let mut url = String::new();
     let mut payloads: HashSet<Option<String>> = HashSet::new();
-    for line in captures.all()? {
+    for line in lines {
         let line = line?;
         if line.capture.url != url || payloads.len() >= PAYLOADS_MAX {
             url.clone_from(&line.capture.url);
             payloads.clear();
         }
-        if !may_name(&line) || !payloads.insert(line.capture.digest.clone()) {
+        if !is_wanted(&line) || !payloads.insert(line.capture.digest.clone()) {
             continue;
         }
         match captures.read(&line, bytes_max) {
@@ -122,7 +127,7 @@ pub fn may_name(line: &Line) -> bool {
 }
 
 /// Offers the links of a capture. False if there was nothing to read.
-pub async fn offer(shared: &Shared, line: &Line, capture: &Capture, bytes_max: u64) -> anyhow::Result<bool> {
+pub async fn offer(shared: &Shared, line: &Line, capture: &Capture) -> anyhow::Result<bool> {
     let Ok(url) = CrawlUrl::parse(&line.capture.url) else { return Ok(false) };
     let Some(record) = shared.handle.explain(&url).await?.record else { return Ok(false) };
     let known = Known {
@@ -136,16 +141,28 @@ pub async fn offer(shared: &Shared, line: &Line, capture: &Capture, bytes_max: u
     if shared.settings.feed.follows(known.read_as, known.depth) {
         return Ok(false);
     }
+    offer_as(shared, &known, &url, line, capture).await
+}
+
+/// Offers the links of a capture for the job of `known`. False if there was nothing to read.
+pub(super) async fn offer_as(
+    shared: &Shared,
+    known: &Known,
+    url: &CrawlUrl,
+    line: &Line,
+    capture: &Capture,
+) -> anyhow::Result<bool> {
+    let bytes_max = shared.settings.handler.page_bytes_max as u64;
     let fields = fields(&capture.http);
     let is_redirect = line.capture.status.as_deref().is_some_and(|status| status.starts_with('3'));
     let location = fields.get(LOCATION).filter(|_| is_redirect).and_then(|value| value.to_str().ok());
     let target = location.and_then(|text| url.join(text).ok()).filter(|target| target.key() != url.key());
     let findings = match line.capture.status.as_deref() {
         Some("200") | None => match decoded(&capture.http, &capture.body, bytes_max) {
-            Ok((body, _)) => match read_body(shared, &url, &fields, body.into(), known.read_as).await {
+            Ok((body, _)) => match read_body(shared, url, &fields, body.into(), known.read_as).await {
                 Ok(findings) => Some(findings),
                 Err(why) => {
-                    complain(&url, why)?;
+                    complain(url, why)?;
                     None
                 }
             },
@@ -153,7 +170,7 @@ pub async fn offer(shared: &Shared, line: &Line, capture: &Capture, bytes_max: u
         },
         _ => None,
     };
-    let links = intake::links(shared, &known, &url, target.as_ref(), findings.as_ref());
+    let links = intake::links(shared, known, url, target.as_ref(), findings.as_ref());
     for target in &links.moved {
         shared.widen(known.job, target).await?;
     }

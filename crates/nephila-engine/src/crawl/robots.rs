@@ -139,26 +139,38 @@ pub fn sitemaps(shared: &Shared, url: &CrawlUrl, report: &RobotsReport) -> Vec<L
         return Vec::new();
     }
     let robots = Robots::parse(&report.body, &shared.settings.identity.agent);
-    let targets: Vec<CrawlUrl> =
-        robots.sitemaps().iter().take(SITEMAPS_MAX).filter_map(|text| url.join(text).ok()).collect();
-    let alone = shared.stages.pass_on.is_alone();
+    // A crawl with one job reads every sitemap: its pages are judged by its scope.
+    let single = shared.stages.pass_on.is_alone() && shared.jobs.is_single();
     let root = url.join("/").ok();
-    let wants = |job: &InForce| match (&root, alone) {
+    let wants = |job: &InForce| match (&root, single) {
         (Some(root), false) => job.wants_sitemaps_of(root),
         _ => job.wants_sitemaps(),
     };
-    // Heritrix counts a robots.txt as a hop of its own: a prerequisite.
-    let mut source = Source::new(url, shared.handle.secret(), Trail::SEED.hop('P'));
-    let mut links = Vec::new();
-    for job in shared.jobs.all().into_iter().filter(|job| wants(job)) {
-        // At depth 0: the pages that a sitemap names are one link away from a seed.
-        links.extend(targets.iter().filter(|target| !job.excludes(target)).map(|url| {
-            let (via, source) = source.of_link(url, 'M');
-            let (read_as, priority, via) = (ReadAs::Sitemap, job.priority, Some(via));
-            Link { url: url.clone(), want: Want { read_as, priority, via, source, ..Want::of(job.id) } }
-        }));
-    }
-    links
+    let mut source = sitemap_source(shared, url);
+    let jobs = shared.jobs.all().into_iter().filter(|job| wants(job));
+    jobs.flat_map(|job| sitemap_links(&job, &robots, url, &mut source)).collect()
+}
+
+/// A robots.txt as the page that names sitemaps. Heritrix counts it as a hop of its own: a prerequisite.
+pub(super) fn sitemap_source<'a>(shared: &Shared, url: &'a CrawlUrl) -> Source<'a> {
+    Source::new(url, shared.handle.secret(), Trail::SEED.hop('P'))
+}
+
+/// The sitemaps of a robots.txt, as links of a job. At depth 0: the pages that a sitemap names are one link away from a
+/// seed.
+pub(super) fn sitemap_links(
+    job: &InForce,
+    robots: &Robots,
+    url: &CrawlUrl,
+    source: &mut Source<'_>,
+) -> Vec<Link> {
+    let targets = robots.sitemaps().iter().take(SITEMAPS_MAX).filter_map(|text| url.join(text).ok());
+    let wanted = targets.filter(|target| !job.excludes(target)).map(|url| {
+        let (via, source) = source.of_link(&url, 'M');
+        let (read_as, priority, via) = (ReadAs::Sitemap, job.priority, Some(via));
+        Link { url, want: Want { read_as, priority, via, source, ..Want::of(job.id) } }
+    });
+    wanted.collect()
 }
 
 /// The response to a robots.txt request, after all redirects.

@@ -22,8 +22,8 @@ use tokio::task::JoinSet;
 
 use super::ending::End;
 use super::room::Room;
-use super::shared::Shared;
-use super::{halt, more_jobs, page, resolve, robots};
+use super::shared::{JOB, Shared};
+use super::{halt, late, more_jobs, page, resolve, robots};
 use crate::folder::disk_free;
 use crate::process::Signals;
 use crate::settings;
@@ -165,6 +165,7 @@ pub async fn work(
     let mut waited = Waited { since: shared.clock.now().mono, fetched: 0 };
     let mut space = Space::new();
     let mut is_enough = false;
+    let mut late = late::Pass::default();
     let mut feeds = (shared.folder.feeds_changed(), Instant::now());
     let end = loop {
         let room = limits.pages_max == 0 || before.pages + pages(shared) + pages_open < limits.pages_max;
@@ -207,8 +208,11 @@ pub async fn work(
                 }
                 let (outlook, stats) = look(shared).await?;
                 more_jobs::look(shared, &stats.totals).await?;
+                let own_is_busy = more_jobs::work(&stats.totals, JOB).left > 0;
+                shared.counts.own_job_busy.store(own_is_busy, Ordering::Relaxed);
+                late.look(shared).await?;
                 progress.show(shared, &outlook, &stats, &limits);
-                let ends = !until.serves && shared.settings.crawl.retry_wait_max < FOREVER && tasks.is_empty();
+                let ends = !until.serves && shared.settings.crawl.retry_wait_max < FOREVER && tasks.is_empty() && !late.is_busy();
                 // Somebody paused it to go on with it.
                 let ends = ends && state != State::Paused;
                 let answers = shared.counts.answers();

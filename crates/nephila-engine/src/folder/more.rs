@@ -28,6 +28,25 @@ pub struct MoreJob {
     /// When the job was stopped, if nothing was left of it then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub complete: Option<String>,
+    /// Whether the archive is still to be read for links of pages that other jobs fetched before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reads_archive: bool,
+    /// How often a reading was asked for in this run: one that began before the last time does not count.
+    #[serde(skip)]
+    pub readings: u32,
+}
+
+impl MoreJob {
+    /// A job that has just begun.
+    pub fn of(job: Job) -> MoreJob {
+        MoreJob { job, moved: Vec::new(), limit: None, complete: None, reads_archive: false, readings: 0 }
+    }
+
+    /// Asks for another reading of the archive.
+    pub fn read_again(&mut self) {
+        self.reads_archive = true;
+        self.readings = self.readings.wrapping_add(1);
+    }
 }
 
 /// All further jobs.

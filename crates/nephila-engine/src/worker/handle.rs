@@ -66,8 +66,8 @@ pub enum Command {
     Stream(Box<Part>),
     /// A feed showed something to its source, which is in another partition.
     Sighted(Box<Sighted>),
-    /// Fetches these pages again: their archived copies are lost.
-    Again(Vec<CrawlUrl>),
+    /// Fetches these pages again: their archived copies are lost, or this job wants them.
+    Again(Vec<CrawlUrl>, Option<JobId>),
 }
 
 /// Converts a link to an offer.

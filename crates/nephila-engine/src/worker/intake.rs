@@ -104,10 +104,10 @@ impl<S: Durable> Worker<S> {
             Event::Errand(Said::Answer { number, report }) => {
                 self.frontier.handle_errand_answered(number, *report, now)?;
             }
-            Event::Command(Command::Again(urls), reply) => {
+            Event::Command(Command::Again(urls, job), reply) => {
                 let mut partitions = Vec::new();
                 for url in &urls {
-                    partitions.extend(self.frontier.fetch_again(url)?);
+                    partitions.extend(self.frontier.fetch_again(url, job)?);
                 }
                 partitions.sort_unstable();
                 partitions.dedup();
@@ -300,7 +300,7 @@ impl<S: Durable> Worker<S> {
             Command::Job(job) => (None, Entry::Job(job)),
             Command::JobRemoved(job) => (None, Entry::JobRemoved(job)),
             Command::Sighted(sighted) => (Some(sighted.source.0.domain), Entry::Sighted(sighted)),
-            Command::Again(_) => {
+            Command::Again(..) => {
                 _ = reply.send(());
                 return;
             }

@@ -1,18 +1,20 @@
 //! Offers of known URLs: the change that each of them makes.
 //!
 //! Most offers of known URLs change nothing and are dropped (deduplication). Some bring a URL to the front, or back.
-//! Some change how the URL is read: a user now follows the URL as a feed, or a feed names the URL as a story.
+//! Some change how the URL is read: a user now follows the URL as a feed, or a feed names the URL as a story. A URL that
+//! waits for a job that does not run belongs to the running job that offers it from then on.
 //!
 //! Invariant: a loaded URL and a URL under way are counted by their outcome alone; no offer of such a URL changes a
 //! count.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Partition, URGENT};
 use crate::frontier::Frontier;
 use crate::frontier::offers::{Buffered, Offer};
 use crate::frontier::workbench::Workbench;
 use crate::handler::ReadAs;
+use crate::job::{JobId, State as JobState};
 use crate::key::UrlKey;
 use crate::planted::{self, Bug};
 use crate::spider::outcome::Outcome;
@@ -29,13 +31,14 @@ pub(super) enum Again {
     Parked,
     /// The URL waits, and is wanted sooner or is to be read differently.
     Sooner,
-    /// The URL has ended or is planned for later, and is wanted now. Or the URL waits, and is followed from now on.
+    /// The URL has ended or is planned for later, and is wanted now. Or the URL waits, and is followed from now on, or
+    /// belongs to another job from now on.
     Now,
 }
 
 impl<S: State> Partition<S> {
-    /// The known URLs that an offer changes: urgent URLs further back in the queue, URLs to be read differently, and
-    /// URLs kept as keys alone.
+    /// The known URLs that an offer changes: urgent URLs further back in the queue, URLs to be read differently, URLs of
+    /// jobs that do not run, and URLs kept as keys alone.
     pub(super) fn offered_again(
         &mut self,
         items: &[Buffered],
@@ -43,9 +46,13 @@ impl<S: State> Partition<S> {
         bench: &Workbench,
     ) -> Result<BTreeMap<usize, Again>, StateError> {
         let mut asked = Vec::new();
+        let idle = self.idle_jobs();
         for (i, item) in items.iter().enumerate() {
             if known[i]
-                && (item.again || item.want.priority == URGENT || self.bare.contains(&item.key.host.domain))
+                && (item.again
+                    || item.want.priority == URGENT
+                    || !(idle.is_empty() || self.is_stopped(item.want.job))
+                    || self.bare.contains(&item.key.host.domain))
             {
                 asked.push(i);
             }
@@ -79,20 +86,35 @@ impl<S: State> Partition<S> {
                     }
                 }
             }
+            let is_idle = idle.contains(&record.job) && !self.is_stopped(item.want.job);
             let change = match added {
                 true => as_feed(record.state, is_held),
+                false if is_idle => taken_over(record.state, is_held),
                 false => as_it_is(item, &record, is_held),
             };
             again.extend(change.map(|change| (i, change)));
         }
         Ok(again)
     }
+
+    /// The jobs that do not run and have URLs left.
+    fn idle_jobs(&self) -> BTreeSet<JobId> {
+        let meta = self.state.meta();
+        let idle = meta.jobs.iter().filter(|(_, job)| job.state != JobState::Running);
+        let left = |id: &u32| meta.totals.open.get(id).is_some_and(|open| *open > 0);
+        idle.filter(|(id, _)| left(id)).map(|(id, _)| JobId(*id)).collect()
+    }
+
+    /// Whether a job that is known does not run.
+    fn is_stopped(&self, job: JobId) -> bool {
+        self.state.meta().jobs.get(&job.0).is_some_and(|job| job.state != JobState::Running)
+    }
 }
 
 impl<S: State> Frontier<S> {
-    /// Requests a fetched page once more with the same properties, because the stored copy is lost. Returns the number
-    /// of its partition; `None` if the page is not known.
-    pub fn fetch_again(&mut self, url: &CrawlUrl) -> Result<Option<usize>, StateError> {
+    /// Requests a fetched page once more with the same properties, because the stored copy is lost or another job wants
+    /// the page: then for that job. Returns the number of its partition; `None` if the page is not known.
+    pub fn fetch_again(&mut self, url: &CrawlUrl, job: Option<JobId>) -> Result<Option<usize>, StateError> {
         let mut key = self.key(url);
         key.host = self.host_key(url).unwrap_or(key.host);
         let Some(number) = self.partition_of(&key.host) else { return Ok(None) };
@@ -101,7 +123,9 @@ impl<S: State> Frontier<S> {
         let origin = url.origin();
         // A URL whose text is not kept was never fetched.
         let Some(text) = &record.text else { return Ok(None) };
-        partition.offer_again(Offer { key, origin: &origin, text, want: &record.want() });
+        let mut want = record.want();
+        want.job = job.unwrap_or(want.job);
+        partition.offer_again(Offer { key, origin: &origin, text, want: &want });
         Ok(Some(number))
     }
 }
@@ -127,6 +151,17 @@ fn as_feed(state: UrlState, is_held: bool) -> Option<Again> {
         UrlState::Ended | UrlState::Later(_) if is_held => Some(Again::Sooner),
         UrlState::Ended | UrlState::Later(_) => Some(Again::Now),
         UrlState::Refused(_) => None,
+    }
+}
+
+/// The change for a URL of a job that does not run, which a running job offers. A URL under way ends as it is.
+fn taken_over(state: UrlState, is_held: bool) -> Option<Again> {
+    match state {
+        UrlState::Waiting => Some(Again::Now),
+        UrlState::Later(_) if !is_held => Some(Again::Now),
+        UrlState::Parked => Some(Again::Parked),
+        UrlState::ParkedBare => Some(Again::Bare),
+        UrlState::Later(_) | UrlState::Ended | UrlState::Refused(_) => None,
     }
 }
 

@@ -57,6 +57,12 @@ impl Index {
         text.starts_with(&**place).then_some(*number)
     }
 
+    /// Whether the place of a seed lies below this one.
+    pub(super) fn has_below(&self, text: &str) -> bool {
+        let from = (Bound::Included(text), Bound::Unbounded);
+        self.places.range::<str, _>(from).next().is_some_and(|(place, _)| place.starts_with(text))
+    }
+
     /// Number of places.
     pub(super) fn len(&self) -> usize {
         self.places.len()
