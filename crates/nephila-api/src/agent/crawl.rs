@@ -120,7 +120,7 @@ async fn pages(ask: &impl Ask, id: &Id, said: &Said, site: &Site) -> Result<Vec<
 
 /// Whether everything that is left waits for its next try, after a failure of the site.
 async fn is_later(ask: &impl Ask, said: &Said, site: &Site) -> Result<bool, Failure> {
-    if said.progress.left == 0 {
+    if said.progress.left == 0 || said.progress.reads_archive {
         return Ok(false);
     }
     if site.is_wide {
@@ -129,8 +129,10 @@ async fn is_later(ask: &impl Ask, said: &Said, site: &Site) -> Result<bool, Fail
     }
     let target = format!("/api/v1/host?url={}", escaped(site.seed.as_str()));
     let host: Option<HostView> = json(ask, target).await?;
-    // A URL under way is left, and neither waits nor is planned.
-    Ok(host.is_some_and(|host| host.waiting == 0 && said.progress.left <= host.later + host.parked))
+    // What is under way is left too, and may be counted as planned.
+    Ok(host.is_some_and(|host| {
+        host.waiting + host.under_way == 0 && said.progress.left <= host.later + host.parked
+    }))
 }
 
 fn state(said: &Said, pages: usize, is_later: bool) -> CrawlState {
@@ -165,6 +167,15 @@ async fn list(ask: &impl Ask, id: &Id) -> Result<(Said, bool, Vec<Seen>), Failur
     Ok((said, is_later, all))
 }
 
+/// The list of a crawl within its time.
+async fn bounded<T>(listing: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::time::timeout(LIST_TIME_MAX, listing).await.unwrap_or_else(|_| {
+        let seconds = LIST_TIME_MAX.as_secs();
+        let why = format!("the pages could not be listed within {seconds} s: ask again later");
+        Err(Failure::new(Kind::Timeout, why))
+    })
+}
+
 /// How far a crawl is, with its pages from a cursor on.
 pub async fn crawl_status(ask: &impl Ask, id: &str, cursor: Option<&str>) -> Result<CrawlStatus, Failure> {
     let id = Id::parse(id)?;
@@ -177,14 +188,7 @@ pub async fn crawl_status(ask: &impl Ask, id: &str, cursor: Option<&str>) -> Res
             ))
         })?,
     };
-    let listing = tokio::time::timeout(LIST_TIME_MAX, list(ask, &id)).await;
-    let (said, is_later, all) = listing.map_err(|_| {
-        let seconds = LIST_TIME_MAX.as_secs();
-        Failure::new(
-            Kind::Timeout,
-            format!("the pages could not be listed within {seconds} s: ask again later"),
-        )
-    })??;
+    let (said, is_later, all) = bounded(list(ask, &id)).await?;
     let state = state(&said, all.len(), is_later);
     let (mut given, mut bytes, mut unread) = (Vec::new(), 0, 0);
     let mut next = from;
@@ -276,23 +280,18 @@ pub async fn crawl_errors(ask: &impl Ask, id: &str) -> Result<Vec<CrawlError>, F
     Ok(all)
 }
 
-/// Stops a crawl. One that has ended is [`Kind::Conflict`]; its job is stopped too, so that nothing is added to it.
+/// Stops a crawl. One that has ended is [`Kind::Conflict`], also if failed URLs are tried again later.
 pub async fn crawl_cancel(ask: &impl Ask, id: &str) -> Result<(), Failure> {
     let parsed = Id::parse(id)?;
-    let said = said(ask, &parsed).await?;
-    let has_begun = said.seeds.first().is_some_and(|seed| !["queued", "unknown"].contains(&&*seed.state));
-    let is_over = said.progress.complete.is_some() || (said.progress.left == 0 && has_begun);
-    let is_stopped = said.job.state == State::Stopped;
-    if !is_stopped {
-        let target = format!("/api/v1/jobs/{}/stop", escaped(&parsed.job));
-        post(ask, target, "application/json", "").await?;
+    let (said, is_later, pages) = bounded(list(ask, &parsed)).await?;
+    if state(&said, pages.len(), is_later) != CrawlState::Scraping {
+        return Err(Failure::new(
+            Kind::Conflict,
+            format!("the crawl {id} has ended: there is nothing to cancel"),
+        ));
     }
-    match is_stopped || is_over {
-        true => {
-            Err(Failure::new(Kind::Conflict, format!("the crawl {id} has ended: there is nothing to cancel")))
-        }
-        false => Ok(()),
-    }
+    let target = format!("/api/v1/jobs/{}/stop", escaped(&parsed.job));
+    post(ask, target, "application/json", "").await.map(drop)
 }
 
 #[cfg(test)]

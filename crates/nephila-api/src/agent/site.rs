@@ -29,6 +29,8 @@ const CDX_PAGES_MAX: u64 = 20;
 const LOG_PAGES_MAX: usize = 12;
 const DOWNLOAD_PAGES_MAX: usize = 5;
 const ERROR_PAGES_MAX: usize = 20;
+/// Type of a capture whose body another capture has.
+const REVISIT: &str = "warc/revisit";
 
 /// Parses the URL of a request.
 pub(super) fn parsed(text: &str) -> Result<CrawlUrl, Failure> {
@@ -160,12 +162,18 @@ impl Site {
                 if let Some(last) = seen.last_mut()
                     && last.url.key() == url.key()
                 {
-                    (last.captured, last.status, last.mime) = (captured, status, mime);
+                    last.captured = captured;
+                    // A revisit says that the page is as it was.
+                    if mime != REVISIT {
+                        (last.status, last.mime) = (status, mime);
+                    }
                     continue;
                 }
                 if seen.len() >= max {
                     return Ok(seen);
                 }
+                // The type of a body that another page has too is not said here.
+                let mime = if mime == REVISIT { String::new() } else { mime };
                 seen.push(Seen { url, captured, status, mime, title: String::new() });
             }
             if reply.field("link").is_none() {
@@ -238,11 +246,11 @@ impl Site {
     }
 }
 
-/// What the log says about a fetched page.
+/// What the log says about a fetched page; none of a page that has not changed since its capture.
 pub(super) fn seen_in(line: LogLine) -> Option<Seen> {
     let url = CrawlUrl::parse(&line.url).ok()?;
     let digits = line.at.bytes().filter(u8::is_ascii_digit).take(14).map(char::from).collect();
-    let is_page = line.purpose == "page";
+    let is_page = line.purpose == "page" && line.status != Some(304);
     is_page.then(|| Seen {
         url,
         captured: digits,

@@ -218,6 +218,9 @@ pub struct HostView {
     pub parked: u64,
     /// Number of URLs scheduled for a fixed time.
     pub later: u64,
+    /// Number of fetches under way, or not counted yet.
+    #[serde(default)]
+    pub under_way: u64,
     /// Number of fetches that ended.
     pub ended: u64,
     /// Number of consecutive failures caused by the host.
@@ -419,6 +422,7 @@ pub(super) fn host_view(host: &HostRecord, explanation: &Explanation, held_by: &
         waiting: host.waiting,
         parked: host.parked,
         later: host.later,
+        under_way: explanation.under_way as u64,
         ended: host.ended,
         failures: host.failures,
         rest_until: (host.rest_until.0 > 0).then(|| host.rest_until.warc_date()),
@@ -460,6 +464,7 @@ mod tests {
                 host: None,
                 ready_in: None,
                 rest_ms: None,
+                under_way: 0,
                 ahead: None,
                 robots,
             };

@@ -299,6 +299,7 @@ mod tests {
             waiting: 5,
             parked: 0,
             later: 2,
+            under_way: 0,
             ended: 9,
             failures: 0,
             rest_until: None,

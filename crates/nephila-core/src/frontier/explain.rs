@@ -33,6 +33,8 @@ pub struct Explanation {
     pub ready_in: Option<u64>,
     /// The rest in force between two requests to its host, in milliseconds. `None` if the host is not known.
     pub rest_ms: Option<u64>,
+    /// Number of fetches of its host that are under way, or whose outcome is not counted yet.
+    pub under_way: usize,
     /// Number of URLs of its host that come first, at most [`AHEAD_MAX`]. `None` if the URL does not wait.
     pub ahead: Option<u64>,
     /// The robots.txt of its host, if one was read.
@@ -137,6 +139,7 @@ impl<S: State> Frontier<S> {
                 host: None,
                 ready_in: None,
                 rest_ms: None,
+                under_way: 0,
                 ahead: None,
                 robots: None,
             });
@@ -247,7 +250,11 @@ impl<S: State> Frontier<S> {
             _ => None,
         };
         let robots = robots_view;
-        Ok(Explanation { key, standing, held_by, record, host, ready_in, rest_ms, ahead, robots })
+        let under_way = index.map_or(0, |index| {
+            let host = self.bench.host(index);
+            host.tickets.len() + host.unfolded.len()
+        });
+        Ok(Explanation { key, standing, held_by, record, host, ready_in, rest_ms, under_way, ahead, robots })
     }
 
     /// Counts the URLs of the same host that come before a waiting URL.
