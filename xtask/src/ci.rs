@@ -127,6 +127,7 @@ impl Steps {
             ("examples", &["examples"]),
             ("python package", &["python"]),
             ("metrics", &["metrics"]),
+            ("agents", &["agents"]),
             ("API, short", &["api-fuzz", "--short", "--requests", "300"]),
         ]);
         self.run("chaos, short", || {
