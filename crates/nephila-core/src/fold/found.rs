@@ -94,11 +94,13 @@ impl Folding {
                         if matches!(url.admission, Admission::Again(_)) {
                             known.state = state;
                             known.depth = known.depth.min(url.want.depth);
-                            if was_open && known.job != url.want.job {
-                                let moved = [(known.job, -1), (url.want.job, 1)];
-                                self.opened.extend(moved.map(|(job, more)| (key.domain, job, more)));
+                            if known.job != url.want.job {
+                                if was_open {
+                                    let moved = [(known.job, -1), (url.want.job, 1)];
+                                    self.opened.extend(moved.map(|(job, more)| (key.domain, job, more)));
+                                }
+                                known.belongs_to(&url.want);
                             }
-                            known.job = url.want.job;
                         } else if url.want.read_as == ReadAs::Feed {
                             // A job follows this feed from now on, however the feed was found.
                             known.depth = known.depth.min(url.want.depth);

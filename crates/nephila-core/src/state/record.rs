@@ -217,6 +217,14 @@ impl UrlRecord {
         Want { depth, hops, read_as, priority, ..Want::of(job) }
     }
 
+    /// Another job has it from now on, and found it in a way of its own.
+    pub(crate) fn belongs_to(&mut self, want: &Want) {
+        (self.job, self.depth, self.hops) = (want.job, want.depth, want.hops);
+        if want.via.is_some() {
+            self.via.clone_from(&want.via);
+        }
+    }
+
     /// Appends the stored form.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut fields = 0;

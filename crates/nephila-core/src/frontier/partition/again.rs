@@ -89,7 +89,7 @@ impl<S: State> Partition<S> {
             let is_idle = idle.contains(&record.job) && !self.is_stopped(item.want.job);
             let change = match added {
                 true => as_feed(record.state, is_held),
-                false if is_idle => taken_over(record.state, is_held),
+                false if is_idle => taken_over(&record, is_held),
                 false => as_it_is(item, &record, is_held),
             };
             again.extend(change.map(|change| (i, change)));
@@ -154,11 +154,14 @@ fn as_feed(state: UrlState, is_held: bool) -> Option<Again> {
     }
 }
 
-/// The change for a URL of a job that does not run, which a running job offers. A URL under way ends as it is.
-fn taken_over(state: UrlState, is_held: bool) -> Option<Again> {
-    match state {
+/// The change for a URL of a job that does not run, which a running job offers. A URL under way ends as it is, and one
+/// that failed is not tried sooner than planned.
+fn taken_over(record: &UrlRecord, is_held: bool) -> Option<Again> {
+    // Planned for later only because its job does not run.
+    let was_denied = record.last.as_ref().is_some_and(|last| last.outcome == Outcome::Cancelled);
+    match record.state {
         UrlState::Waiting => Some(Again::Now),
-        UrlState::Later(_) if !is_held => Some(Again::Now),
+        UrlState::Later(_) if was_denied && !is_held => Some(Again::Now),
         UrlState::Parked => Some(Again::Parked),
         UrlState::ParkedBare => Some(Again::Bare),
         UrlState::Later(_) | UrlState::Ended | UrlState::Refused(_) => None,
