@@ -71,6 +71,15 @@ pub(super) fn others(
         .collect()
 }
 
+/// A URL that others want as well belongs to one of them, if its own job does not run any more.
+pub(super) fn yield_to(others: &[Link], own: Option<&InForce>, wanted: &mut Vec<Link>) {
+    if others.is_empty() || own.is_some_and(|job| job.state == State::Running) {
+        return;
+    }
+    let theirs: HashSet<&str> = others.iter().map(|link| link.url.key()).collect();
+    wanted.retain(|link| !theirs.contains(link.url.key()));
+}
+
 /// Whether a job that follows links has a page in its scope.
 fn has_in_scope(job: &InForce, url: &CrawlUrl) -> bool {
     job.wants_sitemaps() && job.rules.verdict(url, FoundBy::link(0, 0)).is_in()

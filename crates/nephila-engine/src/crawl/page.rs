@@ -349,8 +349,9 @@ impl Capture<'_> {
             }
             None => {
                 let redirect = fetched.redirect.as_ref().filter(|_| fetched.outcome == Outcome::Redirect);
-                let links = intake::links(shared, &ticket.into(), url, redirect, findings);
+                let mut links = intake::links(shared, &ticket.into(), url, redirect, findings);
                 let others = late::others(shared, ticket, url, redirect, findings);
+                late::yield_to(&others, shared.jobs.get(ticket.job).as_deref(), &mut links.wanted);
                 (links, follow::listed(url, findings, shared.handle.secret()), others)
             }
         };

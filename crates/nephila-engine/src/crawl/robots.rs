@@ -10,7 +10,7 @@ use nephila_core::follow::Source;
 use nephila_core::frontier::report::{RobotsAnswer, RobotsReport};
 use nephila_core::frontier::ticket::Ticket;
 use nephila_core::handler::ReadAs;
-use nephila_core::job::Trail;
+use nephila_core::job::{State, Trail};
 use nephila_core::robots::Robots;
 use nephila_core::robots::policy::{Policy, RobotsResult, in_force};
 use nephila_core::spider::Outcome;
@@ -147,7 +147,13 @@ pub fn sitemaps(shared: &Shared, url: &CrawlUrl, report: &RobotsReport) -> Vec<L
         _ => job.wants_sitemaps(),
     };
     let mut source = sitemap_source(shared, url);
-    let jobs = shared.jobs.all().into_iter().filter(|job| wants(job));
+    let mut jobs = shared.jobs.all();
+    jobs.retain(|job| wants(job));
+    // A URL belongs to one job: not to one that is stopped, if another wants it.
+    if jobs.iter().any(|job| job.state != State::Stopped) {
+        jobs.retain(|job| job.state != State::Stopped);
+    }
+    let jobs = jobs.into_iter();
     jobs.flat_map(|job| sitemap_links(&job, &robots, url, &mut source)).collect()
 }
 
