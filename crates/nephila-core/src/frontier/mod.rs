@@ -315,7 +315,9 @@ impl<S: State> Frontier<S> {
             return Offered::Full;
         }
         self.stats.offered += 1;
-        if self.recent.note(&offer.key) && offer.want.priority > URGENT {
+        // What a stopped job offers, another may want.
+        let is_recent = !partition.is_stopped(offer.want.job) && self.recent.note(&offer.key);
+        if is_recent && offer.want.priority > URGENT {
             self.stats.recent += 1;
             return Offered::Recent;
         }

@@ -106,7 +106,7 @@ impl<S: State> Partition<S> {
     }
 
     /// Whether a job that is known does not run.
-    fn is_stopped(&self, job: JobId) -> bool {
+    pub(in crate::frontier) fn is_stopped(&self, job: JobId) -> bool {
         self.state.meta().jobs.get(&job.0).is_some_and(|job| job.state != JobState::Running)
     }
 }

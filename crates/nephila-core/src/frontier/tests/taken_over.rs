@@ -41,6 +41,8 @@ fn urls_of_a_stopped_job_belong_to_the_running_job_that_offers_them() {
         lab.run(wait);
         let before = lab.pages.len();
         assert_eq!(open(&lab, 1), (texts().len() - before) as u64);
+        // A page that was under way at the stop names them once more.
+        texts().iter().for_each(|text| _ = lab.offer_as(text, 1, 1, 5));
         lab.say(job(2, State::Running));
         lab.commit();
         for text in texts() {
