@@ -168,7 +168,7 @@ impl Default for Api {
             read_token_file: PathBuf::new(),
             tokens: Vec::new(),
             node_token_file: PathBuf::new(),
-            cache_bytes: 64 << 20,
+            cache_bytes: 128 << 20,
             reads: Reads::Partial,
         }
     }

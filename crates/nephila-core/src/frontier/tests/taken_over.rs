@@ -58,7 +58,7 @@ fn urls_of_a_stopped_job_belong_to_the_running_job_that_offers_them() {
         pages.sort_unstable();
         assert_eq!(pages, texts(), "each page once");
         let is_of_new = |ticket: &Ticket| (ticket.job, ticket.depth) == (JobId(2), 1);
-        assert!(lab.pages[before..].iter().all(|page| is_of_new(&page.ticket)), "{:?}", lab.pages);
+        assert!(lab.pages[before..].iter().all(|page| is_of_new(&page.ticket)));
         assert_eq!((open(&lab, 1), open(&lab, 2), lab.host("http://a.test/").waiting), (0, 0, 0));
     }
 }
