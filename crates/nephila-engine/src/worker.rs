@@ -34,6 +34,7 @@ use nephila_core::frontier::away::ErrandAction;
 use nephila_core::frontier::{Action, Config, Frontier, SlotAction};
 use nephila_core::key::{Prefixes, Secret};
 use nephila_core::state::{Durable, StateError};
+use nephila_core::time::Seconds;
 use nephila_log::{GroupLog, Wake};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -88,6 +89,8 @@ const SLEEP_MAX: u64 = 60_000;
 const DISK_FULL_PAUSE: Duration = Duration::from_secs(1);
 /// Number of [`DISK_FULL_PAUSE`]s that a stopping worker waits for room on a full disk.
 const STOP_PAUSES_MAX: usize = 10;
+/// Maximum number of states that are checkpointed at once when a worker stops. A checkpoint mostly waits for the disk.
+const CHECKPOINTS_AT_ONCE: usize = 8;
 /// Maximum number of commit rounds when a worker stops. One suffices; a second writes entries that follow from the
 /// first.
 const STOP_ROUNDS_MAX: usize = 8;
@@ -215,6 +218,8 @@ pub struct Worker<S> {
     slot_actions: Option<mpsc::Sender<SlotAction>>,
     /// Receives errands for other nodes, if there are other nodes.
     errands: Option<mpsc::Sender<ErrandAction>>,
+    /// Callers that wait until nothing is left before a horizon: the loop of a crawl.
+    ends: Vec<(Seconds, oneshot::Sender<()>)>,
 }
 
 /// The worker's ends of the channels.
@@ -233,7 +238,7 @@ struct Channels<S> {
     stop: Option<oneshot::Sender<Box<Stats>>>,
 }
 
-impl<S: Durable> Worker<S> {
+impl<S: Durable + Send> Worker<S> {
     /// Opens a worker of these partitions, after a replay of their journals.
     pub fn open(
         config: Config,
@@ -325,6 +330,7 @@ impl<S: Durable> Worker<S> {
             sated: false,
             slot_actions: None,
             errands: None,
+            ends: Vec::new(),
         }
     }
 }

@@ -18,6 +18,11 @@ use crate::state::State;
 use crate::time::Now;
 
 impl<S: State> Frontier<S> {
+    /// The states of all partitions, in order.
+    pub fn states(&mut self) -> impl Iterator<Item = &mut S> {
+        self.partitions.iter_mut().map(|partition| &mut partition.state)
+    }
+
     /// Takes ownership of a partition, folded up to the end of its log. Its first group carries this epoch into the log
     /// (fencing); until that group is durable no ticket is issued. Returns the partition's number.
     pub fn add_partition(&mut self, prefixes: Prefixes, state: S, epoch: u64, now: Now) -> usize {

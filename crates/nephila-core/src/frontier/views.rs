@@ -131,6 +131,16 @@ impl<S: State> Frontier<S> {
         totals
     }
 
+    /// The number of open tickets.
+    pub fn open_tickets(&self) -> usize {
+        self.bench.open_tickets()
+    }
+
+    /// Whether URLs wait in queues, also in those of stopped hosts.
+    pub fn has_waiting(&self) -> bool {
+        self.partitions.iter().any(|partition| partition.state.meta().totals.waiting > 0)
+    }
+
     /// The finished and remaining work of one partition, by job.
     pub fn work(&self, partition: usize) -> BTreeMap<u32, Work> {
         let totals = &self.partitions[partition].state.meta().totals;

@@ -29,11 +29,12 @@ use tokio::task::JoinHandle;
 use super::decoded::decoded;
 use super::intake;
 use super::jobs::InForce;
+use super::looks::LOOK;
 use super::more_jobs;
 use super::reread::{CAPTURES_WAITING_MAX, may_name, offer_as, read_all};
 use super::robots::{sitemap_links, sitemap_source};
 use super::shared::{JOB, Shared};
-use super::work::{LOOK, is_full};
+use super::work::is_full;
 use crate::folder::MoreJob;
 use crate::worker::Link;
 

@@ -26,6 +26,7 @@ pub(crate) mod intake;
 pub mod jobs;
 pub mod lasts;
 mod late;
+mod looks;
 pub mod more_jobs;
 pub(crate) mod page;
 pub(crate) mod readers;

@@ -21,6 +21,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 
 use super::ending::End;
+use super::looks::Looks;
 use super::room::Room;
 use super::shared::{JOB, Shared};
 use super::{halt, late, more_jobs, page, resolve, robots};
@@ -29,8 +30,6 @@ use crate::process::Signals;
 use crate::settings;
 use crate::worker::{Actions, Stats};
 
-/// Interval at which the loop checks for the end and shows progress.
-pub const LOOK: Duration = Duration::from_millis(200);
 /// Interval at which the running time of a crawl is saved.
 pub const NOTE_TIME: Duration = Duration::from_secs(10);
 /// Interval at which the list of feeds is reloaded: an operator may have added some.
@@ -158,8 +157,7 @@ pub async fn work(
     let before = before(shared).await?;
     let mut tasks: JoinSet<anyhow::Result<()>> = JoinSet::new();
     let mut pages_open = 0;
-    let mut looks = tokio::time::interval(LOOK);
-    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut looks = Looks::new(shared);
     let mut noted = Instant::now();
     let mut done_looks = 0;
     let mut waited = Waited { since: shared.clock.now().mono, fetched: 0 };
@@ -179,13 +177,19 @@ pub async fn work(
                 if let Err(error) = ended.unwrap_or_else(|panic| Err(anyhow::anyhow!("a task failed: {panic}"))) {
                     break End::Failed(error);
                 }
+                let is_full = limits.pages_max > 0 && before.pages + pages(shared) >= limits.pages_max;
+                if is_full && !until.serves {
+                    looks.now();
+                } else if tasks.is_empty() && !until.serves {
+                    looks.wait_for_end(shared);
+                }
             }
             taken = take(&shared.room, &mut actions), if room => {
                 let Some((action, permit)) = taken else { break End::Failed(why(shared).await) };
                 pages_open += 1;
                 start(shared, &mut tasks, action, permit);
             }
-            _ = looks.tick() => {
+            () = looks.next() => {
                 space.look(shared);
                 let counts = counts(shared, before);
                 let limit = limits.reached(&counts).filter(|limit| limit.ends_job());
@@ -222,6 +226,9 @@ pub async fn work(
                 done_looks = if over { done_looks + 1 } else { 0 };
                 if done_looks >= DONE_LOOKS {
                     break if outlook.left == Left::Nothing { End::Done } else { End::Waited(outlook.held) };
+                }
+                if over {
+                    looks.once_more();
                 }
                 if feeds.1.elapsed() >= FEEDS_EVERY {
                     let changed = shared.folder.feeds_changed();

@@ -8,13 +8,16 @@
 //! Invariants: a group that did not fit in its log is kept and written before any other; no group is folded before its
 //! log has made the group durable; a caller is told of durability only afterwards.
 
+use std::panic::resume_unwind;
+use std::sync::{Mutex, PoisonError};
+
 use nephila_core::entry::{self, ChainError};
 use nephila_core::fold::fold;
 use nephila_core::key::DomainKey;
 use nephila_core::state::{Durable, Position, StateError};
 
 use super::log::{Flight, Log, Reply, Waiter};
-use super::{Error, Part, Settings, Worker};
+use super::{CHECKPOINTS_AT_ONCE, Error, Part, Settings, Worker};
 
 /// Replay: folds the groups of the journal that follow the state. Returns the number of groups.
 pub(super) fn replay_into<S: Durable>(part: &mut Part<S>, dirty_bytes_max: usize) -> Result<u64, Error> {
@@ -40,7 +43,7 @@ pub(super) fn replay_into<S: Durable>(part: &mut Part<S>, dirty_bytes_max: usize
     Ok(folded)
 }
 
-impl<S: Durable> Worker<S> {
+impl<S: Durable + Send> Worker<S> {
     pub(super) fn partition_of(&self, domain: DomainKey) -> Option<usize> {
         self.logs.iter().position(|log| log.prefixes.holds(domain))
     }
@@ -56,13 +59,15 @@ impl<S: Durable> Worker<S> {
         }
     }
 
-    /// Begins a group in each partition that has enough entries, has waited long enough, or is urgent.
-    pub(super) fn commit_due(&mut self) -> Result<(), Error> {
+    /// Begins a group in each partition that has enough entries, has waited long enough, or is urgent; in every partition
+    /// with entries if nothing happens before they are durable.
+    pub(super) fn commit_due(&mut self, is_awaited: bool) -> Result<(), Error> {
         let now = self.clock.now().mono;
         let due: Vec<usize> = (0..self.logs.len())
             .filter(|&partition| {
                 let log = &self.logs[partition];
-                let waited = log.dirty_since.is_some_and(|since| now >= since + self.group_delay(log));
+                let waited =
+                    log.dirty_since.is_some_and(|since| is_awaited || now >= since + self.group_delay(log));
                 let many = self.frontier.offers_waiting(partition) >= self.settings.sift_offers_min;
                 !log.is_under_way() && (log.urgent || waited || many)
             })
@@ -264,6 +269,16 @@ impl<S: Durable> Worker<S> {
         self.shorten(partition, position)
     }
 
+    /// Checkpoints every partition, several at once.
+    pub(super) fn checkpoint_all(&mut self) -> Result<(), Error>
+    where
+        S: Send,
+    {
+        let mut positions = checkpoint_each(self.frontier.states(), self.logs.len());
+        positions.sort_unstable_by_key(|(partition, _)| *partition);
+        positions.into_iter().try_for_each(|(partition, position)| self.shorten(partition, position))
+    }
+
     /// Checkpoints a partition. Data that does not fit stays in the journal, for the next replay.
     pub(super) fn checkpoint(&mut self, partition: usize) -> Result<(), Error> {
         let position = self.frontier.state(partition).checkpoint();
@@ -296,4 +311,27 @@ impl<S: Durable> Worker<S> {
         }
         Ok(())
     }
+}
+
+/// Checkpoints these states on several threads. Returns their numbers and positions, in any order.
+fn checkpoint_each<'a, S: Durable + Send + 'a>(
+    states: impl Iterator<Item = &'a mut S> + Send,
+    count: usize,
+) -> Vec<(usize, Result<Position, StateError>)> {
+    let queue = Mutex::new(states.enumerate());
+    let work = || {
+        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let each = std::iter::from_fn(next).map(|(number, state)| (number, state.checkpoint()));
+        each.collect::<Vec<_>>()
+    };
+    std::thread::scope(|scope| {
+        let spawn = |_| std::thread::Builder::new().name("checkpoint".into()).spawn_scoped(scope, work).ok();
+        let others: Vec<_> = (1..count.min(CHECKPOINTS_AT_ONCE)).filter_map(spawn).collect();
+        // This thread works as well: without any other, the work is done all the same.
+        let mut done = work();
+        for other in others {
+            done.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        done
+    })
 }

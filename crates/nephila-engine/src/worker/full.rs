@@ -20,7 +20,7 @@ pub(super) struct Takes {
     pub(super) offers: bool,
 }
 
-impl<S: Durable> Worker<S> {
+impl<S: Durable + Send> Worker<S> {
     /// The channels to read from next. Reports of fetches under way are always few; waiting callers may be many.
     pub(super) fn takes(&self) -> Takes {
         let is_full = self.is_full();

@@ -101,7 +101,7 @@ impl<S> PartitionPort<S> {
     }
 }
 
-impl<S: Durable> Worker<S> {
+impl<S: Durable + Send> Worker<S> {
     /// Handles a request.
     pub(super) fn let_in(&mut self, request: PartitionRequest<S>) {
         match request {

@@ -111,6 +111,8 @@ pub(super) enum Event {
     Explain(Box<CrawlUrl>, oneshot::Sender<Box<Explanation>>),
     Outlook(Seconds, oneshot::Sender<Outlook>),
     Left(Seconds, oneshot::Sender<Left>),
+    /// Answered as soon as nothing is left.
+    NothingLeft(Seconds, oneshot::Sender<()>),
     Known(Vec<CrawlUrl>, oneshot::Sender<Vec<Known>>),
     SecondTries(oneshot::Sender<(u64, Option<Seconds>)>),
     Host(Box<CrawlUrl>, oneshot::Sender<Option<Box<HostView>>>),

@@ -78,7 +78,7 @@ impl Feeding {
     }
 }
 
-impl<S: Durable> Worker<S> {
+impl<S: Durable + Send> Worker<S> {
     pub(super) fn handle(&mut self, event: Event) -> Result<(), Error> {
         self.stats.events += 1;
         let now = self.clock.now();
@@ -136,6 +136,10 @@ impl<S: Durable> Worker<S> {
             Event::Left(horizon, reply) => {
                 let is_fed = self.feeding.iter().all(Feeding::is_position);
                 _ = reply.send(if is_fed { self.frontier.left(horizon, now)? } else { Left::Work });
+            }
+            Event::NothingLeft(horizon, reply) => {
+                self.ends.retain(|(_, reply)| !reply.is_closed());
+                self.ends.push((horizon, reply));
             }
             Event::Known(urls, reply) => {
                 let known = urls.iter().map(|url| self.frontier.known_of(url));

@@ -430,3 +430,46 @@ async fn a_crawl_is_done_when_its_last_page_is_and_not_before() {
     spider.await.unwrap();
     join(thread).await.unwrap();
 }
+
+#[tokio::test]
+async fn who_waits_for_the_end_is_told_when_the_last_page_has_ended_and_not_before() {
+    let (dir, web) = (tempfile::tempdir().unwrap(), Web::new(10, 10));
+    let Running { handle, actions, thread } = open(&healthy(), dir.path()).unwrap();
+    handle.offer_durably(&[link(0, 0)]).await.unwrap();
+    let end = tokio::spawn({
+        let (handle, web) = (handle.clone(), web.clone());
+        async move {
+            handle.nothing_left(Seconds(u32::MAX)).await.unwrap();
+            web.seen.lock().unwrap().fetched.len()
+        }
+    });
+    // Nobody has taken an action yet.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!end.is_finished());
+    let spider = tokio::spawn(web.clone().crawl(handle.clone(), actions));
+    let fetched = tokio::time::timeout(PATIENCE, end).await.expect("it is told").unwrap();
+    assert_eq!(fetched, 100);
+    assert!(all_ended(&handle, &web).await);
+    // With nothing left the answer comes at once; a new URL is something.
+    handle.nothing_left(Seconds(u32::MAX)).await.unwrap();
+    handle.offer_durably(&[link(10, 0)]).await.unwrap();
+    handle.nothing_left(Seconds(u32::MAX)).await.unwrap();
+    let new = handle.explain(&link(10, 0).url).await.unwrap();
+    assert!(matches!(new.standing, Standing::Ended(_)), "{new:?}");
+    handle.stop().await.unwrap();
+    spider.await.unwrap();
+    join(thread).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_group_that_everybody_waits_for_is_not_delayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = Settings { group_delay: 10 * PATIENCE, group_delay_max: 10 * PATIENCE, ..settings() };
+    let memory = |_| Ok(MemoryState::new());
+    let Running { handle, actions: _actions, thread } =
+        open_set(&healthy(), dir.path(), config(), settings, memory).unwrap();
+    let durable = tokio::time::timeout(PATIENCE, handle.offer_durably(&[link(0, 0)])).await;
+    assert_eq!(durable.expect("nothing else can come meanwhile"), Ok(Vec::new()));
+    handle.stop().await.unwrap();
+    join(thread).await.unwrap();
+}

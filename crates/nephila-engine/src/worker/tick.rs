@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use nephila_core::frontier::outlook::Left;
 use nephila_core::state::Durable;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -13,6 +14,7 @@ use super::full::Takes;
 use super::hand_over::PartitionRequest;
 use super::handle::{Batch, Event};
 use super::intake::Feeding;
+use super::log::Log;
 use super::{
     ACTIONS_AT_ONCE, BATCHES_AT_ONCE, Channels, EVENTS_AT_ONCE, Error, HELD_BACK_LOOK, SLEEP_MAX, SLEEP_MIN,
     Stats, Worker,
@@ -31,7 +33,7 @@ enum HandedOut {
     NotNow,
 }
 
-impl<S: Durable> Worker<S> {
+impl<S: Durable + Send> Worker<S> {
     pub(super) async fn run(mut self, channels: &mut Channels<S>) -> Result<(), Error> {
         let mut events = Vec::with_capacity(EVENTS_AT_ONCE);
         let mut batches = Vec::with_capacity(BATCHES_AT_ONCE);
@@ -42,7 +44,8 @@ impl<S: Durable> Worker<S> {
             self.note_dirty();
             match self.full_until {
                 None => {
-                    self.commit_due()?;
+                    let is_awaited = self.is_awaited(channels);
+                    self.commit_due(is_awaited)?;
                     self.give_away()?;
                     self.checkpoint_due(false)?;
                 }
@@ -56,8 +59,9 @@ impl<S: Durable> Worker<S> {
             self.say_errands();
             // Handing out may refuse URLs; these refusals must be written as well.
             self.note_dirty();
+            self.tell_the_end(handed_out)?;
 
-            let sleep = self.sleep(handed_out);
+            let sleep = self.sleep(handed_out, self.is_awaited(channels));
             let takes = self.takes();
             let woken = self.landed.notified();
             if !channels.wait(sleep, woken, handed_out, takes, &mut events, &mut batches).await {
@@ -105,10 +109,46 @@ impl<S: Durable> Worker<S> {
             self.handle(event)?;
         }
         self.write_all().await?;
-        for partition in 0..self.logs.len() {
-            self.checkpoint(partition)?;
-        }
+        self.checkpoint_all()?;
         Ok(self.stats())
+    }
+
+    /// Whether nothing can happen before the next groups are durable: there is no input, every open ticket waits for
+    /// them, and no host is due before they would be written anyway. To wait for more entries is then of no use. On a
+    /// node of a cluster others may send something at any time.
+    fn is_awaited(&self, channels: &Channels<S>) -> bool {
+        let is_dirty = |log: &Log| log.dirty_since.is_some() && !log.is_under_way();
+        if self.slot_actions.is_some() || !self.feeding.is_empty() || !self.logs.iter().any(is_dirty) {
+            return false;
+        }
+        let has_input = !channels.events.is_empty() || !channels.offers.is_empty();
+        if has_input || self.waiters.len() < self.frontier.open_tickets() {
+            return false;
+        }
+        let now = self.clock.now();
+        let soon = now.mono + super::millis(self.settings.group_delay);
+        self.frontier.poll_timeout(now).is_none_or(|at| at > soon)
+    }
+
+    /// Tells those who wait for the end that nothing is left. While there are URLs in queues, this is not looked into:
+    /// it would visit every host of a large crawl again and again.
+    fn tell_the_end(&mut self, handed_out: HandedOut) -> Result<(), Error> {
+        let is_busy = handed_out != HandedOut::All
+            || !self.feeding.is_empty()
+            || self.frontier.open_tickets() > 0
+            || self.frontier.has_waiting();
+        if self.ends.is_empty() || is_busy {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        for (horizon, reply) in std::mem::take(&mut self.ends) {
+            match self.frontier.left(horizon, now)? {
+                // The caller may have left.
+                Left::Nothing => _ = reply.send(()),
+                Left::Held | Left::Work => self.ends.push((horizon, reply)),
+            }
+        }
+        Ok(())
     }
 
     /// Hands out the actions that are due, up to the capacity of the channel.
@@ -160,14 +200,15 @@ impl<S: Durable> Worker<S> {
     }
 
     /// The time to sleep unless input arrives.
-    fn sleep(&self, handed_out: HandedOut) -> Duration {
+    fn sleep(&self, handed_out: HandedOut, is_awaited: bool) -> Duration {
         let now = self.clock.now();
         if let Some(until) = self.full_until {
             return Duration::from_millis(until.saturating_sub(now.mono).max(SLEEP_MIN));
         }
         // A group under way wakes the worker when it is durable.
         let here = self.logs.iter().filter(|log| !log.is_under_way());
-        let groups = here.filter_map(|log| Some(log.dirty_since? + self.group_delay(log))).min();
+        let delay = |log: &Log| if is_awaited { 0 } else { self.group_delay(log) };
+        let groups = here.filter_map(|log| Some(log.dirty_since? + delay(log))).min();
         let frontier = match handed_out {
             HandedOut::More => Some(now.mono),
             HandedOut::All => self.frontier.poll_timeout(now),

@@ -113,6 +113,12 @@ impl Handle {
         self.ask(|reply| Event::Left(horizon, reply)).await
     }
 
+    /// Returns as soon as nothing is left before the horizon, like [`Handle::left`] says. May return late while URLs that
+    /// were never tried wait for stopped hosts: a caller also asks [`Handle::outlook`] now and then. Cancel safe.
+    pub async fn nothing_left(&self, horizon: Seconds) -> Result<(), Stopped> {
+        self.ask(|reply| Event::NothingLeft(horizon, reply)).await
+    }
+
     /// Hosts of a partition that reject a large number of links, so that senders need not send them. Empty if the
     /// partition is not here.
     pub async fn closed_hosts(&self, prefixes: Prefixes) -> Result<Vec<(HostKey, FeedbackReason)>, Stopped> {
