@@ -8,6 +8,9 @@
 //! too, and counts [`GIVEN_UP_TIMES`]: the second time is its last. In a cluster the suspects of all nodes are counted
 //! together, since the page moves from one node to the next.
 //!
+//! A mark is the URL itself with a checksum, in one small write: the digest by which nodes name a suspect is computed
+//! only for suspects. A mark that was written in part has another checksum and means nothing.
+//!
 //! Invariants: a page that was read to its end is no longer a suspect; killing a process while it reads has no effect,
 //! unless the same page is met three times in a row; no page waits for the file.
 
@@ -21,7 +24,9 @@ use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 
 use anyhow::Context;
+use nephila_core::url::URL_BYTES_MAX;
 use nephila_log::Leases;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Number of crashes after which a page is no longer requested.
 pub(crate) const TIMES_MAX: u32 = 3;
@@ -31,8 +36,12 @@ pub(crate) const GIVEN_UP_TIMES: u32 = 2;
 pub(crate) const MARKS_MAX: usize = 64;
 /// Maximum number of suspects. Beyond, the suspects met least often are evicted.
 pub(crate) const SUSPECTS_MAX: usize = 1_000;
-/// Size of a mark in bytes: hexadecimal digits of a digest of the URL.
-pub(crate) const MARK_BYTES: usize = 32;
+/// Size in bytes of the head of a mark: the length of the URL, and a checksum. All zeros: no page is being read.
+const HEAD_BYTES: usize = 16;
+/// Size in bytes of the place of a mark. The file has holes: only what was written takes room.
+const MARK_BYTES: usize = HEAD_BYTES + URL_BYTES_MAX;
+/// Length of a suspect's name: hexadecimal digits of a digest of the URL.
+const NAME_BYTES: usize = 32;
 /// The name of the shared record of all nodes.
 pub(crate) const SUSPECTS: &str = "suspects";
 
@@ -63,21 +72,51 @@ pub struct Inner {
 pub struct Reading<'a> {
     suspects: &'a Suspects,
     place: usize,
-    name: String,
+    url: &'a str,
 }
 
 pub(crate) fn name_of(url: &str) -> String {
     let hash = digest(&SHA256, url.as_bytes());
     let mut name = HEXLOWER.encode(hash.as_ref());
-    name.truncate(MARK_BYTES);
+    name.truncate(NAME_BYTES);
     name
+}
+
+/// The place of a mark in the file.
+fn offset_of(place: usize) -> u64 {
+    (place * MARK_BYTES) as u64
+}
+
+/// The head of a mark. The checksum covers the place as well.
+fn head_of(url: &[u8], place: usize) -> [u8; HEAD_BYTES] {
+    let mut head = [0; HEAD_BYTES];
+    head[..8].copy_from_slice(&(url.len() as u64).to_be_bytes());
+    head[8..].copy_from_slice(&xxh3_64_with_seed(url, place as u64).to_be_bytes());
+    head
+}
+
+/// The URL of a mark; none if the place is free or the mark is torn.
+fn marked(file: &File, place: usize) -> Option<String> {
+    let mut head = [0; HEAD_BYTES];
+    file.read_exact_at(&mut head, offset_of(place)).ok()?;
+    let len = usize::try_from(u64::from_be_bytes(head[..8].try_into().ok()?)).ok()?;
+    if len == 0 || len > URL_BYTES_MAX {
+        return None;
+    }
+    let mut url = vec![0; len];
+    file.read_exact_at(&mut url, offset_of(place) + HEAD_BYTES as u64).ok()?;
+    if head_of(&url, place) != head {
+        return None;
+    }
+    String::from_utf8(url).ok()
 }
 
 impl Suspects {
     /// Opens the suspects of a folder. If the files cannot be read or written, the crawl goes on without marks.
     pub fn open(folder: &Path) -> Suspects {
         let counts = folder.join("suspects.json");
-        let mut inner = Inner { free: (0..MARKS_MAX).collect(), ..Inner::default() };
+        // The first places are taken first.
+        let mut inner = Inner { free: (0..MARKS_MAX).rev().collect(), ..Inner::default() };
         inner.here = std::fs::read(&counts)
             .ok()
             .and_then(|text| serde_json::from_slice(&text).ok())
@@ -86,21 +125,22 @@ impl Suspects {
             File::options().read(true).write(true).create(true).truncate(false).open(folder.join("reading"))
         });
         let marks = file.ok();
-        let mut bytes = vec![0; MARKS_MAX * MARK_BYTES];
-        let found = marks.as_ref().and_then(|file| file.read_at(&mut bytes, 0).ok()).unwrap_or(0);
-        for mark in bytes[..found].chunks_exact(MARK_BYTES) {
-            let Ok(name) = std::str::from_utf8(mark) else { continue };
-            if name.bytes().all(|byte| byte.is_ascii_hexdigit()) && !inner.met.iter().any(|met| met == name) {
-                *inner.here.entry(name.to_owned()).or_default() += 1;
-                inner.met.push(name.to_owned());
+        let is_used = marks.as_ref().is_some_and(|file| file.metadata().is_ok_and(|file| file.len() > 0));
+        if let Some(file) = marks.as_ref().filter(|_| is_used) {
+            for url in (0..MARKS_MAX).filter_map(|place| marked(file, place)) {
+                let name = name_of(&url);
+                if !inner.met.contains(&name) {
+                    *inner.here.entry(name.clone()).or_default() += 1;
+                    inner.met.push(name);
+                }
             }
         }
         keep_most(&mut inner.here);
         let suspects = Suspects { marks, counts, inner: Mutex::new(inner) };
-        if found > 0 {
+        if is_used {
             suspects.write_counts();
             if let Some(file) = &suspects.marks {
-                _ = file.write_all_at(&vec![0; MARKS_MAX * MARK_BYTES], 0);
+                _ = file.set_len(0);
             }
         }
         suspects
@@ -130,12 +170,14 @@ impl Suspects {
     }
 
     /// Marks a page before reading.
-    pub fn mark(&self, url: &str) -> Option<Reading<'_>> {
-        let file = self.marks.as_ref()?;
+    pub fn mark<'a>(&'a self, url: &'a str) -> Option<Reading<'a>> {
+        let file = self.marks.as_ref().filter(|_| url.len() <= URL_BYTES_MAX)?;
         let place = self.inner().free.pop()?;
-        let name = name_of(url);
-        _ = file.write_all_at(name.as_bytes(), (place * MARK_BYTES) as u64);
-        Some(Reading { suspects: self, place, name })
+        let mut mark = Vec::with_capacity(HEAD_BYTES + url.len());
+        mark.extend_from_slice(&head_of(url.as_bytes(), place));
+        mark.extend_from_slice(url.as_bytes());
+        _ = file.write_all_at(&mark, offset_of(place));
+        Some(Reading { suspects: self, place, url })
     }
 
     /// Sends the suspects met and read here to the other nodes, and receives theirs.
@@ -175,10 +217,11 @@ pub(crate) fn keep_most(times: &mut Times) {
 impl Reading<'_> {
     /// The reader was abandoned.
     pub fn given_up(self) {
+        let name = name_of(self.url);
         let mut inner = self.suspects.inner();
-        *inner.here.entry(self.name.clone()).or_default() += GIVEN_UP_TIMES;
+        *inner.here.entry(name.clone()).or_default() += GIVEN_UP_TIMES;
         keep_most(&mut inner.here);
-        let told = std::iter::repeat_n(self.name.clone(), GIVEN_UP_TIMES as usize);
+        let told = std::iter::repeat_n(name, GIVEN_UP_TIMES as usize);
         if inner.met.len() < SUSPECTS_MAX {
             inner.met.extend(told);
         }
@@ -189,10 +232,14 @@ impl Reading<'_> {
     /// The page was read without a crash: no longer a suspect.
     pub fn ended(self) {
         let mut inner = self.suspects.inner();
-        let was_here = inner.here.remove(&self.name).is_some();
-        let was_known = inner.everywhere.remove(&self.name).is_some();
+        if inner.here.is_empty() && inner.everywhere.is_empty() {
+            return;
+        }
+        let name = name_of(self.url);
+        let was_here = inner.here.remove(&name).is_some();
+        let was_known = inner.everywhere.remove(&name).is_some();
         if was_known && inner.read.len() < SUSPECTS_MAX {
-            inner.read.push(self.name.clone());
+            inner.read.push(name);
         }
         drop(inner);
         if was_here {
@@ -204,7 +251,7 @@ impl Reading<'_> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         if let Some(file) = &self.suspects.marks {
-            _ = file.write_all_at(&[0; MARK_BYTES], (self.place * MARK_BYTES) as u64);
+            _ = file.write_all_at(&[0; HEAD_BYTES], offset_of(self.place));
         }
         self.suspects.inner().free.push(self.place);
     }
@@ -260,6 +307,32 @@ mod tests {
     }
 
     #[test]
+    fn sec_10_a_mark_that_was_written_in_part_or_by_another_version_means_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("reading");
+        drop(ends_while_reading(dir.path(), &[BAD]));
+        let mark = std::fs::read(&path).unwrap();
+        let met_in = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            let suspects = Suspects::open(dir.path());
+            let met = suspects.inner().met.len();
+            assert_eq!(std::fs::metadata(&path).unwrap().len(), 0, "it counts once");
+            met
+        };
+        assert_eq!(met_in(&mark), 1);
+        assert_eq!(mark.len(), HEAD_BYTES + BAD.len());
+        for at in 0..mark.len() {
+            let mut torn = mark.clone();
+            torn[at] ^= 1;
+            assert_eq!(met_in(&torn), 0, "byte {at}");
+        }
+        for len in 1..mark.len() {
+            assert_eq!(met_in(&mark[..len]), 0, "{len} bytes");
+        }
+        assert_eq!(met_in(HEXLOWER.encode(&[7; 1_024]).as_bytes()), 0, "marks were digests once");
+    }
+
+    #[test]
     fn what_was_read_or_given_up_in_order_is_no_suspect() {
         let dir = tempfile::tempdir().unwrap();
         for _ in 0..5 {
@@ -269,7 +342,8 @@ mod tests {
         }
         let suspects = Suspects::open(dir.path());
         assert!(suspects.inner().here.is_empty());
-        let all: Vec<_> = (0..MARKS_MAX).map(|n| suspects.mark(&format!("http://a.test/{n}"))).collect();
+        let urls: Vec<String> = (0..MARKS_MAX).map(|n| format!("http://a.test/{n}")).collect();
+        let all: Vec<_> = urls.iter().map(|url| suspects.mark(url)).collect();
         assert!(
             all.iter().all(Option::is_some) && suspects.mark(GOOD).is_none(),
             "no more than are read at once"
