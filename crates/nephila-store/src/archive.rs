@@ -23,12 +23,13 @@ use tokio::sync::{mpsc, oneshot};
 mod acked;
 pub(crate) mod compress;
 pub mod damage;
+mod id;
 mod memory;
 mod recover;
 mod settings;
 mod writer;
 
-pub use compress::new_id;
+pub use id::new_id;
 pub use memory::LastCapture;
 pub use nephila_core::store::record::WarcInfo;
 pub use recover::Recovered;

@@ -41,6 +41,7 @@ impl<S: State> Frontier<S> {
                     }
                 }
                 Entry::Robots(read) => {
+                    self.robots.forget(&read.host);
                     if let Some(index) = self.bench.index(&read.host) {
                         self.robots_in_force(partition, index, now)?;
                     }

@@ -3,6 +3,7 @@
 mod scan;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::dates;
 use super::heads::Head;
@@ -16,7 +17,7 @@ use crate::planted::{self, Bug};
 use crate::robots::Robots;
 use crate::spider::outcome::Outcome;
 use crate::state::queue::{LaterKey, QueueKey};
-use crate::state::record::{RobotsPolicy, UrlRecord, UrlState};
+use crate::state::record::{RobotsPolicy, RobotsRecord, UrlRecord, UrlState};
 use crate::state::{Planned, Queued, State, StateError};
 use crate::time::{Now, Seconds};
 use crate::url::CrawlUrl;
@@ -224,12 +225,9 @@ impl<S: State> Frontier<S> {
     ) -> Result<Judged, StateError> {
         let key = self.bench.host(index).key;
         let records = self.records(partition, key, &candidates)?;
-        let state = &mut self.partitions[partition].state;
-        let record = state.host(&key)?.unwrap_or_default();
+        let record = self.partitions[partition].state.host(&key)?.unwrap_or_default();
         let robots = match record.robots.policy {
-            RobotsPolicy::Rules => {
-                Some(Robots::parse(&state.robots(&key)?.unwrap_or_default(), &self.config.agent))
-            }
+            RobotsPolicy::Rules => Some(self.rules_of(partition, key, record.robots)?),
             _ => None,
         };
         if record.robots.policy == RobotsPolicy::DisallowAll && unreachable.is_none() {
@@ -333,6 +331,22 @@ impl<S: State> Frontier<S> {
             self.partitions[partition].hot.note(key, FeedbackReason::Robots, by_robots as u64, now.mono);
         }
         Ok((heads, denied))
+    }
+
+    /// The rules of a host's robots.txt, under this record.
+    fn rules_of(
+        &mut self,
+        partition: usize,
+        host: HostKey,
+        record: RobotsRecord,
+    ) -> Result<Arc<Robots>, StateError> {
+        if let Some(rules) = self.robots.get(&host, &record) {
+            return Ok(rules);
+        }
+        let body = self.partitions[partition].state.robots(&host)?.unwrap_or_default();
+        let rules = Arc::new(Robots::parse(&body, &self.config.agent).for_verdicts());
+        self.robots.keep(host, record, rules.clone());
+        Ok(rules)
     }
 
     /// Goes back to the skipped parked URLs, if the budget has room now.

@@ -78,6 +78,7 @@ impl<S: State> Frontier<S> {
         let gone = self.partitions.remove(partition);
         // Recent offers to this partition are no longer known here.
         self.recent.forget_all(gone.prefixes);
+        self.robots.forget_all(gone.prefixes);
         gone.state
     }
 }

@@ -36,6 +36,7 @@ mod partition;
 mod recrawl;
 pub mod report;
 pub mod retry;
+mod robots_cache;
 pub mod rows;
 pub mod settings;
 pub mod slot;
@@ -197,6 +198,8 @@ pub struct Frontier<S> {
     partitions: Vec<Partition<S>>,
     bench: Workbench,
     recent: Recent,
+    /// Parsed rules of robots.txt files.
+    robots: robots_cache::RobotsCache,
     /// Hosts that need URLs.
     hungry: VecDeque<HostIndex>,
     /// Hosts to examine again at this moment: they may leave, or one of their plans is due.
@@ -241,6 +244,7 @@ impl<S: State> Frontier<S> {
             secret,
             spread: Arc::default(),
             partitions: Vec::new(),
+            robots: Default::default(),
             hungry: VecDeque::new(),
             idle: BTreeSet::new(),
             stranded: Vec::new(),

@@ -174,6 +174,23 @@ impl Robots {
         rules
     }
 
+    /// The same rules without the words beside them: what [`Robots::verdict`] and [`Robots::forbids_all`] need. A verdict
+    /// then names the line of a rule and not its text.
+    pub(crate) fn for_verdicts(self) -> Robots {
+        let without = |rule| Rule { text: Box::default(), ..rule };
+        let mut rules: Vec<Rule> = self.rules.into_iter().map(without).collect();
+        rules.shrink_to_fit();
+        Robots { rules, sitemaps: Vec::new(), notes: Vec::new(), ..self }
+    }
+
+    /// Size in memory of the rules, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let beside = |rule: &Rule| rule.text.len() + rule.pattern.bytes();
+        size_of::<Robots>()
+            + self.rules.capacity() * size_of::<Rule>()
+            + self.rules.iter().map(beside).sum::<usize>()
+    }
+
     /// Number of rules for us.
     pub fn rule_count(&self) -> usize {
         self.rules.len()

@@ -147,6 +147,12 @@ impl Pattern {
         self.text.len() + usize::from(self.anchored)
     }
 
+    /// Size in memory beside the pattern itself, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let plain_query = self.plain_query.as_ref().map_or(0, |text| text.len());
+        self.text.len() + plain_query + size_of_val(&*self.pairs)
+    }
+
     /// Whether a path matches. `work` is called with the number of bytes that each step reads, so that a test can add
     /// them up.
     pub(super) fn matches(&self, path: &NormalPath, mut work: impl FnMut(usize)) -> bool {

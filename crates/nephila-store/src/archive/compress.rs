@@ -12,8 +12,8 @@ use nephila_core::store::digest::Hasher;
 use nephila_core::store::record::{self, Kind};
 use nephila_core::store::{Digest, Exchange, Payload, Truncation, head, redact};
 use nephila_core::time::Timestamp;
-use uuid::Uuid;
 
+use super::id::new_id;
 use super::memory::{Memory, Remembered, Validators};
 use super::settings::{Compression, Dedup, Settings};
 
@@ -347,11 +347,6 @@ fn digest_stream(http: &[u8], body: &dyn Payload) -> io::Result<(Digest, Digest)
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the body is shorter than it said"));
     }
     Ok((payload.finish(), block.finish()))
-}
-
-/// A new id of a record, as a URN.
-pub fn new_id() -> String {
-    Uuid::new_v4().urn().to_string()
 }
 
 /// Compresses records held in memory, each as a member of its own.

@@ -18,7 +18,8 @@ use nephila_core::store::{Digest, cdxj};
 use nephila_core::time::Timestamp;
 
 use super::acked::Acked;
-use super::compress::{Packer, Ready, new_id};
+use super::compress::{Packer, Ready};
+use super::id::new_id;
 use super::memory::{Memory, Remembered};
 use super::settings::Settings;
 use super::{Error, Kind, Receipt, Reply, Summary, guard};

@@ -147,3 +147,26 @@ fn a_lost_robots_ticket_is_given_out_again() {
     lab.run(3_600_000);
     assert_eq!((lab.robots.len(), lab.urls()), (2, vec!["http://a.test/1"]));
 }
+
+#[test]
+fn new_rules_hold_from_the_moment_they_are_known_though_the_old_ones_were_kept() {
+    let mut config = config();
+    config.frontier.host_delay = std::time::Duration::from_secs(3_600);
+    config.frontier.visit_urls_max = 1;
+    let mut lab = Lab::new(config);
+    lab.web.robots.insert("http://a.test".into(), rules("Disallow: /private"));
+    let texts: Vec<String> = (0..40).map(|i| format!("http://a.test/a/{i}")).collect();
+    lab.offer(&texts.iter().map(|text| &**text).collect::<Vec<_>>());
+    lab.run(DAY - 3_600_000);
+    let before = lab.pages.len();
+    assert!(before > 20, "{before} visits of one page each");
+    assert!(lab.frontier.robots.bytes() > 0, "the rules are kept");
+    lab.web.robots.insert("http://a.test".into(), rules("Disallow: /a"));
+    lab.run(DAY);
+    assert_eq!(lab.robots.len(), 2);
+    let changed = lab.robots[1].at;
+    assert!(lab.pages.iter().all(|page| page.at <= changed), "nothing is asked for against the new rules");
+    lab.offer(&["http://a.test/private"]);
+    lab.run(DAY / 2);
+    assert_eq!(lab.urls().last().copied(), Some("http://a.test/private"), "nor is it denied by old ones");
+}
