@@ -172,7 +172,7 @@ impl Questions {
                 .map(|host| robots_view(host, &explanation, &explanation.held_by)),
             found: record.map(|record| Timestamp::from(record.found).warc_date()),
             depth: record.map(|record| record.depth),
-            via: via.and_then(|via| via.page(&url.origin())),
+            via: via.and_then(|via| via.page(url.origin())),
             hops: via.map_or_else(String::new, |via| via.trail.to_string()),
             retries: record.map_or(0, |record| record.retries),
             last: record.and_then(|record| record.last.as_deref()).map(|last| LastView {

@@ -59,7 +59,7 @@ pub struct RequestSaid {
 /// The origin of a URL or of a bare host.
 pub fn origin_of(text: &str) -> Result<String, String> {
     let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}/") };
-    CrawlUrl::parse(&with_scheme).map(|url| url.origin()).map_err(|error| error.to_string())
+    CrawlUrl::parse(&with_scheme).map(|url| url.origin().to_owned()).map_err(|error| error.to_string())
 }
 
 impl TimelineSaid {

@@ -124,7 +124,7 @@ impl UrlKey {
 
     /// The key of a URL.
     pub fn of(url: &CrawlUrl, secret: &Secret) -> Self {
-        UrlKey::with_origin(url, &url.origin(), secret)
+        UrlKey::with_origin(url, url.origin(), secret)
     }
 
     /// The key of a URL whose origin the caller already has.

@@ -51,7 +51,7 @@ impl Credentials {
         let mut all = HashMap::new();
         for credential in settings {
             let Credential { origin, user, .. } = credential;
-            let origin = CrawlUrl::parse(origin).map_err(|error| usage(error.into()))?.origin();
+            let origin = CrawlUrl::parse(origin).map_err(|error| usage(error.into()))?.origin().to_owned();
             let password = match (&credential.password, credential.password_file.as_os_str().is_empty()) {
                 (Some(password), _) => password.clone(),
                 (None, false) => read(&credential.password_file)?,
@@ -77,10 +77,10 @@ impl Credentials {
         let Some((user, password)) = url.credentials() else { return };
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known =
-            all.get(&url.origin()).is_some_and(|held| held.user == user && held.password == password);
+            all.get(url.origin()).is_some_and(|held| held.user == user && held.password == password);
         if !is_known && all.len() < GIVEN_MAX {
             let (user, password) = (user.to_owned(), password.to_owned());
-            all.insert(url.origin(), Held { user, password, scheme: Scheme::Basic, digest: None });
+            all.insert(url.origin().to_owned(), Held { user, password, scheme: Scheme::Basic, digest: None });
         }
     }
 
@@ -90,7 +90,7 @@ impl Credentials {
         if all.is_empty() {
             return None;
         }
-        let Held { user, password, scheme, digest } = all.get_mut(&url.origin())?;
+        let Held { user, password, scheme, digest } = all.get_mut(url.origin())?;
         let text = match (digest, scheme) {
             (Some((challenge, count)), _) => {
                 *count += 1;
@@ -114,7 +114,7 @@ impl Credentials {
     /// worthwhile.
     pub fn may_ask_again(&self, url: &CrawlUrl, sent: Option<&HeaderValue>, said: &HeaderMap) -> bool {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(held) = all.get_mut(&url.origin()) else { return false };
+        let Some(held) = all.get_mut(url.origin()) else { return false };
         let fields = said.get_all(WWW_AUTHENTICATE);
         let Some(Wanted::Digest(challenge)) =
             auth::choose(fields.iter().map(HeaderValue::as_bytes), held.scheme)

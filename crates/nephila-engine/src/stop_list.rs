@@ -137,7 +137,7 @@ pub fn change(folder: &Folder, change: &Change) -> anyhow::Result<usize> {
 /// Sets the crawl delay of hosts in a folder.
 pub fn set_delays(folder: &Folder, urls: &[CrawlUrl], delay_ms: u32) -> anyhow::Result<()> {
     rewrite(folder, |written| {
-        written.delays.extend(urls.iter().map(|url| (url.origin(), delay_ms)));
+        written.delays.extend(urls.iter().map(|url| (url.origin().to_owned(), delay_ms)));
         anyhow::ensure!(
             written.delays.len() <= DELAYS_MAX,
             "there are {DELAYS_MAX} hosts with a rest of their own already"

@@ -416,7 +416,7 @@ impl Inner {
 
     async fn kept(&self, request: &Request) -> Option<Connection> {
         let key = request.url.origin();
-        while let Some(mut connection) = self.pool.take(&key) {
+        while let Some(mut connection) = self.pool.take(key) {
             // The host may have moved to another address since.
             let there = request.address.is_none_or(|address| connection.address.ip() == address);
             if (there || connection.proxied) && connection.is_usable().await {

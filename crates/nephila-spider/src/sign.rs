@@ -128,7 +128,7 @@ impl Signer {
         url: &CrawlUrl,
         now: Timestamp,
     ) -> Option<[(HeaderName, HeaderValue); 3]> {
-        let wanted = self.wanting.lock().expect("nobody panics holding it").get(&url.origin()).cloned();
+        let wanted = self.wanting.lock().expect("nobody panics holding it").get(url.origin()).cloned();
         let by_itself = match self.signed {
             Signed::Always => true,
             Signed::Https => url.is_https(),
@@ -172,7 +172,7 @@ impl Signer {
         if wanting.len() >= WANTING_MAX {
             wanting.clear();
         }
-        wanting.insert(url.origin(), label.into()).is_none_or(|before| &*before != label)
+        wanting.insert(url.origin().to_owned(), label.into()).is_none_or(|before| &*before != label)
     }
 }
 

@@ -78,7 +78,7 @@ pub(crate) async fn offer(world: &World, urls: &[&str]) {
 
 pub(crate) fn log_lines(world: &World, lines: &[(u64, &str)]) {
     let lines = lines.iter().map(|(at, url)| {
-        let origin = CrawlUrl::parse(url).unwrap().origin();
+        let origin = CrawlUrl::parse(url).unwrap().origin().to_owned();
         Line {
             at: *at,
             took_ms: 10,

@@ -111,7 +111,7 @@ impl Gathering {
         }
         let has_room = |number: &usize| {
             let origin = self.resources[*number].url.origin();
-            self.open.get(&origin).is_none_or(|open| *open < HOST_AT_ONCE)
+            self.open.get(origin).is_none_or(|open| *open < HOST_AT_ONCE)
         };
         let place = self.queue.iter().position(has_room);
         let (number, bytes_max, is_alone) = match place.and_then(|place| self.queue.remove(place)) {
@@ -120,13 +120,13 @@ impl Gathering {
             None => (self.large.pop_front()?, self.bytes_left, true),
         };
         let Resource { url, kind, level, .. } = &self.resources[number];
-        *self.open.entry(url.origin()).or_default() += 1;
+        *self.open.entry(url.origin().to_owned()).or_default() += 1;
         Some(Request { number, url: url.clone(), kind: *kind, level: *level, bytes_max, is_alone })
     }
 
     /// Takes an answer.
     pub(super) fn take(&mut self, request: &Request, found: Result<Stored, Missing>) {
-        if let Some(open) = self.open.get_mut(&request.url.origin()) {
+        if let Some(open) = self.open.get_mut(request.url.origin()) {
             *open = open.saturating_sub(1);
         }
         let is_too_large = |missing: &Missing| missing.status == StatusCode::PAYLOAD_TOO_LARGE;

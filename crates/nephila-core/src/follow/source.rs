@@ -43,7 +43,7 @@ pub struct Source<'a> {
     pub(super) page: &'a CrawlUrl,
     /// The domain of the page, by name and by key.
     domain: (&'a str, DomainKey),
-    origin: String,
+    origin: &'a str,
     pub(super) trail: Trail,
     /// Cache of `Via`, by hop and by whether the target has the same origin as the page.
     made: Vec<(char, bool, Arc<Via>)>,

@@ -158,10 +158,10 @@ impl<S: State> Frontier<S> {
         }
         let origin = url.origin();
         let room = self.bench.errands() < ERRANDS_MAX;
-        let index = if room { self.host_to_ask(url, &origin, now)? } else { None };
+        let index = if room { self.host_to_ask(url, origin, now)? } else { None };
         match index.filter(|index| self.is_free(*index, now)) {
             Some(index) => {
-                let url = [&*origin, url.path_and_query()].concat().into();
+                let url = [origin, url.path_and_query()].concat().into();
                 let asker = Asker::Away(to);
                 self.bench.send(index, Errand { asker, url, chain: Vec::new(), second: false });
             }

@@ -109,7 +109,7 @@ impl<S: State> Frontier<S> {
         now: Now,
     ) -> Result<Option<RobotsResult>, StateError> {
         let origin = target.origin();
-        let url = [&*origin, target.path_and_query()].concat();
+        let url = [origin, target.path_and_query()].concat();
         let hash = xxh3_64(url.as_bytes());
         if chain.len() > REDIRECTS_MAX || chain.contains(&hash) {
             return Ok(Some(RobotsResult::RedirectLimit));
@@ -124,7 +124,7 @@ impl<S: State> Frontier<S> {
                 let sent = self.send_away(asker, chain, target, now);
                 return Ok((!sent).then_some(RobotsResult::Unreachable));
             }
-            false => self.host_to_ask(target, &origin, now)?,
+            false => self.host_to_ask(target, origin, now)?,
         };
         let Some(index) = index.filter(|index| self.is_free(*index, now)) else {
             return Ok(Some(RobotsResult::Unreachable));

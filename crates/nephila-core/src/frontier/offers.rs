@@ -163,7 +163,7 @@ impl OfferedUrl {
     /// A URL that is wanted like this.
     pub fn new(url: &CrawlUrl, want: Want, secret: &Secret) -> OfferedUrl {
         let origin = url.origin();
-        let key = UrlKey::with_origin(url, &origin, secret);
+        let key = UrlKey::with_origin(url, origin, secret);
         OfferedUrl { key, origin: origin.into(), text: url.path_and_query().into(), want }
     }
 

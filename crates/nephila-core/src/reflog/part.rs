@@ -46,7 +46,7 @@ impl Named {
     pub fn of(grouped: &Grouped, secret: &Secret) -> Named {
         let origin = grouped.url.origin();
         Named {
-            key: UrlKey::with_origin(&grouped.url, &origin, secret),
+            key: UrlKey::with_origin(&grouped.url, origin, secret),
             origin: origin.into(),
             text: grouped.url.path_and_query().into(),
             at: grouped.at,

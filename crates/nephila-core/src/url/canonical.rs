@@ -60,8 +60,12 @@ impl KeyRules {
     }
 }
 
-/// The key of a parsed URL without userinfo and fragment.
-pub(super) fn key(url: &Url, fragment: &str, rules: &KeyRules) -> String {
+/// The key of a parsed URL without userinfo and fragment. None if it is the URL as it stands.
+pub(super) fn key(url: &Url, fragment: &str, rules: &KeyRules) -> Option<Box<str>> {
+    let is_as_written = !rules.slashes_merge && !rules.query_sort && rules.query_drop.is_empty();
+    if is_as_written && fragment.is_empty() && !url.as_str().contains('%') {
+        return None;
+    }
     let mut key = String::with_capacity(url.as_str().len());
     key.push_str(&url[..url::Position::BeforePath]);
     if rules.slashes_merge {
@@ -81,7 +85,7 @@ pub(super) fn key(url: &Url, fragment: &str, rules: &KeyRules) -> String {
         key.push('#');
         key.push_str(fragment);
     }
-    key
+    (key != url.as_str()).then(|| key.into_boxed_str())
 }
 
 fn push_query(key: &mut String, query: &str, rules: &KeyRules) {

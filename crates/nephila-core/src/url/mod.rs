@@ -134,7 +134,8 @@ struct Credentials {
 #[derive(Clone)]
 pub struct CrawlUrl {
     url: Url,
-    key: String,
+    /// None where the key is the requested form, as for most URLs.
+    key: Option<Box<str>>,
     /// Empty unless the rules keep fragments; without the `#`.
     fragment: String,
     credentials: Option<Box<Credentials>>,
@@ -243,12 +244,12 @@ impl CrawlUrl {
 
     /// The canonical form that identifies the page.
     pub fn key(&self) -> &str {
-        &self.key
+        self.key.as_deref().unwrap_or(self.as_str())
     }
 
     /// The key in 128 bits.
     pub fn id(&self) -> UrlId {
-        UrlId::of_key(&self.key)
+        UrlId::of_key(self.key())
     }
 
     /// `http` or `https`.
@@ -287,8 +288,9 @@ impl CrawlUrl {
     }
 
     /// Scheme and authority, `https://example.com:8443`: the host for robots.txt and politeness.
-    pub fn origin(&self) -> String {
-        format!("{}://{}", self.scheme(), self.authority())
+    pub fn origin(&self) -> &str {
+        // There is no userinfo.
+        &self.url[..url::Position::BeforePath]
     }
 
     /// Path and query, as in the request line.
@@ -357,7 +359,7 @@ impl fmt::Debug for CrawlUrl {
 
 impl PartialEq for CrawlUrl {
     fn eq(&self, other: &Self) -> bool {
-        self.key == other.key
+        self.key() == other.key()
     }
 }
 
@@ -365,7 +367,7 @@ impl Eq for CrawlUrl {}
 
 impl Hash for CrawlUrl {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.key.hash(state);
+        self.key().hash(state);
     }
 }
 
@@ -377,7 +379,7 @@ impl PartialOrd for CrawlUrl {
 
 impl Ord for CrawlUrl {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key.cmp(&other.key)
+        self.key().cmp(other.key())
     }
 }
 

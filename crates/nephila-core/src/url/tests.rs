@@ -104,7 +104,7 @@ fn url_04_userinfo_is_in_no_key_no_uri_and_no_log() {
     ] {
         let url = url(text);
         assert_eq!(url.host(), Host::Name(host), "{text}");
-        for shown in [url.as_str(), url.key(), &format!("{url}"), &format!("{url:?}"), &url.origin()] {
+        for shown in [url.as_str(), url.key(), &format!("{url}"), &format!("{url:?}"), url.origin()] {
             assert!(!shown.contains("s3cret") && !shown.contains("user"), "{shown}");
         }
     }

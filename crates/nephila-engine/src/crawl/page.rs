@@ -453,7 +453,7 @@ pub(crate) fn set_outcome(exchange: &mut Exchange, outcome: Outcome) {
 pub(crate) fn found_notes(ticket: &Ticket, url: &CrawlUrl) -> Vec<(&'static str, String)> {
     let Some(via) = &ticket.via else { return Vec::new() };
     let mut notes = Vec::new();
-    notes.extend(via.page(&url.origin()).map(|page| ("via", page)));
+    notes.extend(via.page(url.origin()).map(|page| ("via", page)));
     match via.trail {
         Trail::UNKNOWN => {}
         Trail::SEED => notes.push(("seed", String::new())),

@@ -37,7 +37,7 @@ pub(super) async fn resolve(shared: &Shared, host: HostKey, origin: &str) -> Res
                 let order = addresses.iter().find_map(|address| stop_list.stop_of_address(*address));
                 let why = addresses.iter().find_map(|address| shared.may_ask(*address).err());
                 if let Some(why) = why {
-                    shared.troubles.host_failed(&url.origin(), troubles::words(why, None, ""));
+                    shared.troubles.host_failed(url.origin(), troubles::words(why, None, ""));
                 }
                 return match (order, why) {
                     (Some(order), _) => stop_instead(shared, host, order).await,
@@ -51,7 +51,7 @@ pub(super) async fn resolve(shared: &Shared, host: HostKey, origin: &str) -> Res
             shared.handle.resolved(host, if open.is_empty() { &free } else { &open }).await
         }
         Err(outcome) => {
-            shared.troubles.host_failed(&url.origin(), troubles::words(outcome, None, ""));
+            shared.troubles.host_failed(url.origin(), troubles::words(outcome, None, ""));
             shared.handle.unresolved(host, outcome).await
         }
     }

@@ -102,9 +102,9 @@ pub fn note_trouble(shared: &Shared, url: &CrawlUrl, report: &RobotsReport, fetc
     match report.answer {
         RobotsAnswer::Ended(RobotsResult::Unreachable | RobotsResult::Status(429 | 500..)) => {
             let cause = troubles::words(fetched.outcome, fetched.status, &fetched.detail);
-            shared.troubles.host_failed(&url.origin(), format!("robots.txt cannot be read: {cause}"));
+            shared.troubles.host_failed(url.origin(), format!("robots.txt cannot be read: {cause}"));
         }
-        _ => shared.troubles.host_answered(&url.origin()),
+        _ => shared.troubles.host_answered(url.origin()),
     }
 }
 
@@ -116,7 +116,7 @@ pub fn remember_usage(shared: &Shared, ticket: &Ticket, report: &RobotsReport) {
         && url.path_and_query() == "/robots.txt"
     {
         let robots = Robots::parse(&report.body, &shared.settings.identity.agent);
-        shared.usage.set(url.origin(), robots.notes());
+        shared.usage.set(url.origin().to_owned(), robots.notes());
     }
 }
 

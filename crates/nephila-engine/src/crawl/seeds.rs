@@ -72,7 +72,7 @@ pub(crate) fn why_not(shared: &Shared, url: &CrawlUrl, known: &Known) -> Option<
                 return Some(format!("its host is stopped: {why}"));
             }
             let unread = host.is_some_and(|host| host.robots.policy == RobotsPolicy::DisallowAll);
-            let never = || match shared.troubles.of(&url.origin()) {
+            let never = || match shared.troubles.of(url.origin()) {
                 Some(cause) => cause,
                 None if unread => "its robots.txt cannot be read, so nothing may be fetched".into(),
                 None => "it was not asked for yet".into(),

@@ -244,7 +244,7 @@ impl Shared {
     /// Adds header fields that are sent to the origins of the seeds alone.
     pub fn with_fields(mut self, fields: Vec<(HeaderName, HeaderValue)>) -> Shared {
         if !fields.is_empty() {
-            let origin = |seed: &String| Some(CrawlUrl::parse(seed).ok()?.origin());
+            let origin = |seed: &String| Some(CrawlUrl::parse(seed).ok()?.origin().to_owned());
             let origins = self.plan().job.scope.seeds.iter().filter_map(origin).collect();
             self.seed_origins = origins;
             self.fields = fields;
@@ -311,7 +311,7 @@ impl Shared {
     pub fn fields_for(&self, url: &CrawlUrl, head_only: bool) -> Vec<(HeaderName, HeaderValue)> {
         let mut fields = Vec::new();
         fields.extend(self.introduction.from());
-        if !self.fields.is_empty() && self.seed_origins.contains(&url.origin()) {
+        if !self.fields.is_empty() && self.seed_origins.contains(url.origin()) {
             fields.extend(self.fields.iter().cloned());
         }
         fields.extend(self.credentials.field(url, head_only));

@@ -45,13 +45,13 @@ impl Usage {
 /// The `usage` lines of a capture.
 pub(crate) async fn lines(shared: &Shared, url: &CrawlUrl, findings: Option<&Findings>) -> Vec<String> {
     let origin = url.origin();
-    let host = match shared.usage.get(&origin) {
+    let host = match shared.usage.get(origin) {
         Some(words) => words,
         None => {
             // Another process read the robots.txt, or this one did long ago.
             let explained = shared.handle.explain(url).await.ok();
             let words = explained.and_then(|it| it.robots).map(|robots| robots.notes).unwrap_or_default();
-            shared.usage.set(origin, &words);
+            shared.usage.set(origin.to_owned(), &words);
             words.into()
         }
     };

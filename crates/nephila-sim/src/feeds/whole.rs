@@ -135,7 +135,7 @@ impl Whole {
         loop {
             let offered = self.frontier.offer(Offer {
                 key: UrlKey::of(&url, &SECRET),
-                origin: &url.origin(),
+                origin: url.origin(),
                 text: url.path_and_query(),
                 want: &Want { depth, read_as, priority: URGENT, ..Want::of(JobId(1)) },
             });

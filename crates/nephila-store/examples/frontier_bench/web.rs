@@ -344,7 +344,7 @@ mod tests {
         for offer in chunk.offers() {
             let url = CrawlUrl::parse(&[offer.origin, offer.text].concat()).unwrap();
             assert_eq!(UrlKey::of(&url, &SECRET), offer.key, "{}", url.as_str());
-            assert_eq!((url.origin().as_str(), url.path_and_query()), (offer.origin, offer.text));
+            assert_eq!((url.origin(), url.path_and_query()), (offer.origin, offer.text));
         }
     }
 

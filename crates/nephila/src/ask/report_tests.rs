@@ -29,7 +29,7 @@ fn line(at: u64, url: &str, outcome: &str) -> Line {
         url: url.into(),
         outcome: outcome.into(),
         class: known.class().to_string(),
-        origin: parsed.origin(),
+        origin: parsed.origin().to_owned(),
         address: Some("127.0.0.1".parse().unwrap()),
         took_ms: 10,
         bytes: 100,

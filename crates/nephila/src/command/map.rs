@@ -148,7 +148,7 @@ impl Observe for Printer {
 
     fn lets_pass(&self, url: &CrawlUrl) -> bool {
         let mut hosts = self.hosts.lock().expect("nobody panics holding it");
-        hosts.len() < HOSTS_MAX && hosts.insert(url.origin())
+        hosts.len() < HOSTS_MAX && hosts.insert(url.origin().to_owned())
     }
 
     fn is_dry_run(&self) -> bool {

@@ -208,7 +208,7 @@ fn add_seeds(plan: &mut Plan, urls: &[String], files: &[PathBuf]) -> anyhow::Res
         if let Ok(url) = CrawlUrl::parse(&seed)
             && let Some((user, password)) = url.credentials()
         {
-            let (origin, user) = (url.origin(), user.to_owned());
+            let (origin, user) = (url.origin().to_owned(), user.to_owned());
             given.retain(|other| other.origin != origin);
             given.push(Credential { origin, user, password: Some(password.into()), ..Credential::default() });
             seed = url.as_str().to_owned();

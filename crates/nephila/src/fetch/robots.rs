@@ -57,7 +57,7 @@ impl RobotsCache {
     /// Whether `url` may be requested, and the crawl delay of its host. The first caller waits for robots.txt, the
     /// others wait for the first.
     pub(super) async fn verdict(&self, url: &CrawlUrl, runner: &Runner) -> anyhow::Result<Verdict> {
-        let cell = self.cell(url.origin());
+        let cell = self.cell(url.origin().to_owned());
         let rules = match cell.get_or_try_init(|| self.ask(url, runner)).await {
             Ok(rules) => rules,
             Err(NoRules::Unreached(outcome, detail)) => return Ok(Err((outcome, detail))),

@@ -134,7 +134,7 @@ impl Runner {
         };
         match CrawlUrl::parse(text) {
             Ok(url) => {
-                chain.origin = url.origin();
+                chain.origin = url.origin().to_owned();
                 // Only a given URL provides credentials; a redirect target does not.
                 self.credentials.give(&url);
                 if self.follow.is_some() {

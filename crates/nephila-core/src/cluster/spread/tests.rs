@@ -47,9 +47,10 @@ fn a_host_of_a_spread_domain_has_a_key_of_its_own_unless_the_host_stays() {
         let (now, before) = (key(other), natural(other));
         assert_ne!(now.host.domain, before.host.domain, "{other}");
         assert_eq!((now.host.host, now.path), (before.host.host, before.path), "{other}");
-        let origin = url(other).origin();
-        assert_eq!(spread.host_of(before.host, &origin, &SECRET), now.host, "{origin}");
-        assert_eq!(spread.host_of(now.host, &origin, &SECRET), now.host, "a key of its own stays");
+        let url = url(other);
+        let origin = url.origin();
+        assert_eq!(spread.host_of(before.host, origin, &SECRET), now.host, "{origin}");
+        assert_eq!(spread.host_of(now.host, origin, &SECRET), now.host, "a key of its own stays");
     }
     // Schemes and ports of one name are together.
     assert_eq!(key("http://new.one.test/").host.domain, key("https://new.one.test:8443/").host.domain);

@@ -125,7 +125,7 @@ impl<S: State> Frontier<S> {
         let Some(text) = &record.text else { return Ok(None) };
         let mut want = record.want();
         want.job = job.unwrap_or(want.job);
-        partition.offer_again(Offer { key, origin: &origin, text, want: &want });
+        partition.offer_again(Offer { key, origin, text, want: &want });
         Ok(Some(number))
     }
 }

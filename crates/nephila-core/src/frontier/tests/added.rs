@@ -36,7 +36,7 @@ fn offer(lab: &mut Lab, text: &str, depth: u8, read_as: ReadAs, priority: u8) {
     let origin = whole.origin();
     let offered = lab.frontier.offer(Offer {
         key: key(text),
-        origin: &origin,
+        origin,
         text: whole.path_and_query(),
         want: &Want { depth, read_as, priority, ..Want::of(JobId(1)) },
     });

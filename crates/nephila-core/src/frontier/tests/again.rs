@@ -28,7 +28,7 @@ fn offer_feed(lab: &mut Lab, text: &str) {
     let (origin, path) = (url.origin(), url.path_and_query().to_owned());
     lab.frontier.offer(Offer {
         key: key(text),
-        origin: &origin,
+        origin,
         text: &path,
         want: &Want { read_as: ReadAs::Feed, priority: URGENT, ..Want::of(JobId(1)) },
     });

@@ -257,7 +257,7 @@ fn a_target_in_a_partition_that_is_not_here_counts_as_not_reached() {
     let page = url(ours);
     frontier.offer(crate::frontier::offers::Offer {
         key: key(ours),
-        origin: &page.origin(),
+        origin: page.origin(),
         text: "/",
         want: &crate::want::Want::of(crate::job::JobId(1)),
     });

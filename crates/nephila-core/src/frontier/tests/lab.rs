@@ -180,7 +180,7 @@ impl Lab {
         let job = JobId(job);
         self.frontier.offer(Offer {
             key,
-            origin: &origin,
+            origin,
             text,
             want: &Want { depth, priority, ..Want::of(job) },
         })
@@ -287,7 +287,7 @@ impl Lab {
                 self.check_polite(&ticket);
                 let list = if ticket.purpose == Purpose::Page { &mut self.pages } else { &mut self.robots };
                 list.push(Start { at: self.now.mono, ticket: ticket.clone() });
-                let origin = url(&ticket.url).origin();
+                let origin = url(&ticket.url).origin().to_owned();
                 if !self.web.silent.contains(&ticket.url) && !self.web.silent.contains(&origin) {
                     self.later(self.took, Due::Fetched(ticket));
                 }
@@ -364,7 +364,7 @@ impl Lab {
             self.found_dead.insert(ticket.address);
         }
         let took = Duration::from_millis(self.took);
-        let origin = url(&ticket.url).origin();
+        let origin = url(&ticket.url).origin().to_owned();
         match ticket.purpose {
             Purpose::Robots => {
                 let (answer, body) =

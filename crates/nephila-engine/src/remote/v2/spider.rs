@@ -419,7 +419,7 @@ impl Driver {
         }
         let (keep, read_as) = (wanted.keep_connection, wanted.read_as);
         let fetch = self.tasks.spawn(async move {
-            let (origin, url) = ((!keep).then(|| request.url.origin()), request.url.clone());
+            let (origin, url) = ((!keep).then(|| request.url.origin().to_owned()), request.url.clone());
             let mut fetched = Box::new(spider.fetch(request).await);
             if let Some(origin) = origin {
                 spider.close_idle(|other| other == origin);
