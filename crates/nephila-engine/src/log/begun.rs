@@ -11,6 +11,7 @@
 //!
 //! Invariants: completing a log is idempotent; the journal is truncated only behind lines that are durable.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
@@ -74,10 +75,15 @@ impl Begun {
     }
 
     /// Journals requests that are about to be sent, and requests that were not sent after all. Durable on return.
-    pub(super) fn begin(&mut self, lines: &[Line], not_sent: &[Key], end: End) -> io::Result<()> {
+    pub(super) fn begin(
+        &mut self,
+        lines: &[impl Borrow<Line>],
+        not_sent: &[Key],
+        end: End,
+    ) -> io::Result<()> {
         let group = self.journal.synced() + 1;
         let mut bytes = format!("{} {}\n", end.0, end.1).into_bytes();
-        lines.iter().for_each(|line| bytes.extend(line.json()));
+        lines.iter().for_each(|line| line.borrow().write_json(&mut bytes));
         for (fetch, at) in not_sent {
             bytes.extend(format!("{NOT_SENT}{fetch} {at}\n").into_bytes());
         }
@@ -89,7 +95,7 @@ impl Begun {
             return Err(io::Error::new(kind, error));
         }
         for line in lines {
-            self.open.insert(key(line), group);
+            self.open.insert(key(line.borrow()), group);
         }
         if !lines.is_empty() {
             self.groups.insert(group, lines.len());

@@ -192,9 +192,14 @@ impl Line {
     /// The JSON text of the line, with the newline.
     pub fn json(&self) -> Vec<u8> {
         let mut line = Vec::with_capacity(512);
-        serde_json::to_writer(&mut line, self).expect("strings and numbers can be written");
-        line.push(b'\n');
+        self.write_json(&mut line);
         line
+    }
+
+    /// Appends the JSON text of the line, with the newline.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        serde_json::to_writer(&mut *out, self).expect("strings and numbers can be written");
+        out.push(b'\n');
     }
 }
 

@@ -8,6 +8,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -32,14 +33,14 @@ pub struct Writer(mpsc::Sender<Said>);
 pub struct Request {
     writer: Writer,
     /// None once the end was reported.
-    line: Option<Line>,
+    line: Option<Arc<Line>>,
 }
 
 /// A message to the writer thread.
 #[derive(Debug)]
 enum Said {
     /// A request is about to be sent; the reply comes when the journal entry is durable.
-    Begin(Box<Line>, oneshot::Sender<()>),
+    Begin(Arc<Line>, oneshot::Sender<()>),
     /// A request has ended with this line; the reply comes when the line is written.
     Ended(Key, Vec<u8>, Option<oneshot::Sender<()>>),
     /// The request was not sent.
@@ -76,8 +77,8 @@ impl Writer {
     /// Journals a request. The request may be sent when this returns. Returns none if the writer has stopped, which
     /// happens only on a disk failure that its thread reports; then no request may be sent.
     pub async fn begin(&self, line: Line) -> Option<Request> {
-        let (reply, durable) = oneshot::channel();
-        self.0.send(Said::Begin(Box::new(line.clone()), reply)).await.ok()?;
+        let (line, (reply, durable)) = (Arc::new(line), oneshot::channel());
+        self.0.send(Said::Begin(line.clone(), reply)).await.ok()?;
         let request = Request { writer: self.clone(), line: Some(line) };
         durable.await.ok()?;
         Some(request)
@@ -109,7 +110,7 @@ impl Drop for Request {
         if let Some(line) = self.line.take() {
             let key = begun::key(&line);
             // If the queue is full, the line is restored when the log is next opened.
-            _ = self.writer.0.try_send(Said::Ended(key, begun::lost(line).json(), None));
+            _ = self.writer.0.try_send(Said::Ended(key, begun::lost(Arc::unwrap_or_clone(line)).json(), None));
         }
     }
 }
@@ -153,7 +154,7 @@ impl Log {
         for said in batch.drain(..) {
             match said {
                 Said::Begin(line, reply) => {
-                    new.push(*line);
+                    new.push(line);
                     may_go.push(reply);
                 }
                 Said::Ended(key, line, reply) => {
