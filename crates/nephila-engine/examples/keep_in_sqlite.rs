@@ -27,7 +27,7 @@ impl Table {
     fn insert(&self, exchange: &Exchange) -> anyhow::Result<Receipt> {
         let mut body = Vec::new();
         exchange.body.reader()?.read_to_end(&mut body)?;
-        let outcome = exchange.notes.iter().find(|(name, _)| *name == "outcome").map(|(_, value)| value);
+        let outcome = exchange.notes.get("outcome");
         let connection = self.0.lock().expect("no thread panics with the lock");
         connection.execute(
             "INSERT INTO page VALUES (?1, ?2, ?3, ?4)",

@@ -100,8 +100,8 @@ fn exchange(n: usize, body: Bytes) -> Exchange {
         ),
         body: Box::new(body),
         truncated: None,
-        notes: vec![("via", "http://site.test/".into()), ("hopsFromSeed", "LL".into())],
-        text: String::new(),
+        notes: [("via", "http://site.test/"), ("hopsFromSeed", "LL")].into(),
+        text: "".into(),
         media: None,
     }
 }

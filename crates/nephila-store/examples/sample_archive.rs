@@ -72,8 +72,8 @@ impl Sample {
             response_head: Bytes::copy_from_slice(head),
             body: body.into().0,
             truncated: None,
-            notes: vec![("via", "http://site.test/".into()), ("hopsFromSeed", "L".into())],
-            text: String::new(),
+            notes: [("via", "http://site.test/"), ("hopsFromSeed", "L")].into(),
+            text: "".into(),
             media: None,
         };
         change(&mut exchange);

@@ -153,8 +153,8 @@ fn page(n: u64) -> Exchange {
         response_head: Bytes::from_static(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"),
         body: Box::new(Bytes::from(body)),
         truncated: None,
-        notes: vec![],
-        text: String::new(),
+        notes: Default::default(),
+        text: "".into(),
         media: None,
     }
 }

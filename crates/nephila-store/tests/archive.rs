@@ -207,7 +207,7 @@ async fn no_secret_reaches_the_archive() {
     let archive =
         Archive::open(dir.path(), Settings { compression: Compression::None, ..settings() }, info()).unwrap();
     let mut exchange = exchange("http://me:SECRET@a.test/", "x");
-    exchange.notes.push(("via", "http://me:SECRET@b.test/".into()));
+    exchange.notes.push("via", "http://me:SECRET@b.test/");
     archive.append(exchange).await.unwrap();
     archive.close().await.unwrap();
     for name in names(&dir.path().join("archive")) {

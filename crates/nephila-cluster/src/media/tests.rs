@@ -61,8 +61,8 @@ fn picture(url: &str, kind: &str, body: &Bytes) -> Exchange {
         response_head: format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n").into(),
         body: Box::new(body.clone()),
         truncated: None,
-        notes: Vec::new(),
-        text: String::new(),
+        notes: Default::default(),
+        text: "".into(),
         media: None,
     }
 }

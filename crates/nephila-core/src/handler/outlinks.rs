@@ -7,6 +7,7 @@
 
 use super::link::LinkKind;
 use super::page::Findings;
+use crate::store::Notes;
 use crate::url::CrawlUrl;
 
 /// Maximum number of lines of one page.
@@ -18,8 +19,8 @@ pub const OUTLINKS_BYTES_MAX: usize = 128 * 1024;
 /// The outlinks of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outlinks {
-    /// One line for each URL.
-    pub lines: Vec<String>,
+    /// One line for each URL, as notes of a metadata record.
+    pub lines: Notes,
     /// Minimum number of URLs that were left out.
     pub omitted: u64,
     bytes: usize,
@@ -44,7 +45,11 @@ impl Outlinks {
             return;
         }
         self.bytes += bytes;
-        self.lines.push(format!("{} {} {place}", url.as_str(), kind.letter()));
+        self.lines.push_with("outlink", |line| {
+            line.push_str(url.as_str());
+            line.extend([' ', kind.letter(), ' ']);
+            line.push_str(place);
+        });
     }
 }
 
@@ -117,8 +122,9 @@ mod tests {
         let body = "<a href=/a>a</a><img src=i.png><script src=s.js></script><iframe src=f></iframe>\
                     <link rel=stylesheet href=c.css><a href=/a>again</a>";
         let found = read(body, &Limits::default());
+        let lines: Vec<&str> = found.lines.iter().map(|(_, line)| line).collect();
         assert_eq!(
-            found.lines,
+            lines,
             [
                 "http://b.test/ R Location:",
                 "http://a.test/x/next L Link:",
@@ -129,7 +135,7 @@ mod tests {
                 "http://a.test/x/c.css E link/@href",
             ]
         );
-        assert_eq!((found.omitted, url_of(&found.lines[2])), (0, "http://a.test/a"));
+        assert_eq!((found.omitted, url_of(lines[2])), (0, "http://a.test/a"));
     }
 
     #[test]
@@ -138,7 +144,7 @@ mod tests {
         let limits = Limits { links_max: 10_000, ..Limits::default() };
         let found = read(&many, &limits);
         assert_eq!(found.lines.len() as u64 + found.omitted, 7_002);
-        assert!(found.lines.iter().map(String::len).sum::<usize>() <= OUTLINKS_BYTES_MAX);
+        assert!(found.lines.iter().map(|(_, line)| line.len()).sum::<usize>() <= OUTLINKS_BYTES_MAX);
         let long: String = (0..200).map(|n| format!("<a href=/{n}{}>", "x".repeat(1_500))).collect();
         let found = read(&long, &limits);
         assert!(found.lines.len() < 100 && found.omitted > 100, "{}", found.lines.len());

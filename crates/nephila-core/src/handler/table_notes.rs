@@ -176,7 +176,7 @@ mod tests {
             assert_eq!((&notes.language, &notes.canonical), (&some("de"), &some("http://a.test/c")));
             assert_eq!(notes.versions, ["en=http://a.test/en"]);
             let named = |path: &str| {
-                let is_it = |line: &String| line.starts_with(&format!("http://a.test{path} "));
+                let is_it = |(_, line): (&str, &str)| line.starts_with(&format!("http://a.test{path} "));
                 notes.texts.get(&outlinks.lines.iter().position(is_it).unwrap())
             };
             let text = |kind: &str, rel: &str, anchor: &str| {

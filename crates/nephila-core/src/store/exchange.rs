@@ -7,10 +7,11 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::Media;
+use super::{Media, Notes};
 use crate::time::Timestamp;
 
 /// One request and its response.
@@ -36,9 +37,9 @@ pub struct Exchange {
     /// Why the body is incomplete, if so.
     pub truncated: Option<Truncation>,
     /// Lines for the metadata record (`via`, `hopsFromSeed`, `outcome`, the result of a TLS check, …).
-    pub notes: Vec<(&'static str, String)>,
+    pub notes: Notes,
     /// The main text of the page, for a conversion record; empty if there is none.
-    pub text: String,
+    pub text: Arc<str>,
     /// The object that holds the body, durably: then the archive stores the head alone.
     pub media: Option<Media>,
 }
@@ -96,7 +97,7 @@ impl Exchange {
     /// Whether this is a feed with the same URLs as the one before. If so, the bytes are not stored again (SEEDS D7),
     /// only the notes.
     pub fn is_redundant(&self) -> bool {
-        self.notes.iter().any(|(name, value)| *name == "feed" && value == crate::feed::REDUNDANT)
+        self.notes.iter().any(|(name, value)| name == "feed" && value == crate::feed::REDUNDANT)
     }
 
     /// A second handle to the same exchange: for an archive that rejected the first one and gets this one later.

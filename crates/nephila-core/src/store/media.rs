@@ -130,8 +130,8 @@ mod tests {
             response_head: Bytes::from_static(head.as_bytes()),
             body: Box::new(Bytes::from_static(body)),
             truncated: None,
-            notes: Vec::new(),
-            text: String::new(),
+            notes: Default::default(),
+            text: "".into(),
             media: None,
         }
     }

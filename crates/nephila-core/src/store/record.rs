@@ -148,7 +148,7 @@ pub fn derived(
 /// The lines of a metadata record.
 pub fn metadata_block(exchange: &Exchange) -> Vec<u8> {
     let mut out = format!("fetchTimeMs: {}\r\n", exchange.elapsed_ms).into_bytes();
-    for (name, value) in &exchange.notes {
+    for (name, value) in exchange.notes.iter() {
         push(&mut out, name, &redact::without_userinfo(value.as_bytes()));
     }
     out
@@ -208,7 +208,7 @@ pub fn target_uri(url: &str) -> String {
         return url.to_owned();
     }
     let mut out = String::with_capacity(url.len());
-    for byte in redact::without_userinfo(url.as_bytes()) {
+    for &byte in redact::without_userinfo(url.as_bytes()).iter() {
         if clean(byte) {
             out.push(char::from(byte));
         } else {

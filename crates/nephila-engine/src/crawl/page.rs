@@ -206,10 +206,12 @@ impl<'a> Visit<'a> {
         judge_redirect(shared, ticket, url, &mut asked.fetched);
         let mut exchange = asked.fetched.exchange.take();
         if let Some(exchange) = &mut exchange {
-            exchange.notes.push(("depth", ticket.depth.to_string()));
-            exchange.notes.extend(shared.jobs.get(ticket.job).map(|job| ("job", job.name.clone())));
+            exchange.notes.push("depth", &ticket.depth.to_string());
+            if let Some(job) = shared.jobs.get(ticket.job) {
+                exchange.notes.push("job", &job.name);
+            }
             exchange.notes.extend(found_notes(ticket, url));
-            set_outcome(exchange, asked.fetched.outcome);
+            exchange.notes.set("outcome", asked.fetched.outcome.name());
         }
         let (poll, findings, reading) = (None, None, Some(reading));
         Ok(Capture { visit: self, asked, exchange, storing, reading, source, poll, findings, simhash: 0 })
@@ -303,13 +305,13 @@ impl Capture<'_> {
             return Ok(());
         };
         let notes = self.findings.iter().flat_map(|findings| &findings.notes);
-        exchange.notes.extend(notes.cloned());
+        exchange.notes.extend(notes.map(|(name, value)| (*name, value)));
         let redirect = self.asked.fetched.redirect.as_ref();
         let outlinks = Outlinks::of(self.findings.as_ref(), redirect);
         exchange.notes.extend(table_notes::of(self.findings.as_ref(), redirect, &outlinks));
-        exchange.notes.extend(outlinks.lines.into_iter().map(|line| ("outlink", line)));
+        exchange.notes.extend(outlinks.lines.iter());
         if outlinks.omitted > 0 {
-            exchange.notes.push(("outlinksOmitted", outlinks.omitted.to_string()));
+            exchange.notes.push("outlinksOmitted", &outlinks.omitted.to_string());
         }
         Ok(())
     }
@@ -322,7 +324,7 @@ impl Capture<'_> {
             Ok(Some(article)) => {
                 exchange.notes.extend(article.notes());
                 self.simhash = simhash(&article.text).unwrap_or(0);
-                exchange.text = article.text;
+                exchange.text = article.text.into();
             }
             Ok(None) => {}
             // The links are known; only the text is missing.
@@ -373,7 +375,7 @@ impl Capture<'_> {
         // The unchanged version is not in the archive, since it named the same URLs as the capture before.
         let Visit { shared, ticket, url, .. } = &self.visit;
         if self.asked.fetched.outcome == Outcome::NotModified && !is_held(shared, ticket, url) {
-            exchange.notes.push(("feed", REDUNDANT.to_owned()));
+            exchange.notes.push("feed", REDUNDANT);
         }
     }
 
@@ -439,13 +441,6 @@ impl Capture<'_> {
             line.links = Some(stored.counts);
         }
         line
-    }
-}
-
-/// Replaces the outcome in the notes.
-pub(crate) fn set_outcome(exchange: &mut Exchange, outcome: Outcome) {
-    for (_, value) in exchange.notes.iter_mut().filter(|(name, _)| *name == "outcome") {
-        *value = outcome.name().to_owned();
     }
 }
 

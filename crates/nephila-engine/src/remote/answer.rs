@@ -117,8 +117,8 @@ fn keep(fetched: &mut Fetched, request: &Request, ip: IpAddr, spider: &str, data
             response_head: bytes::Bytes::new(),
             body: Box::new(body.clone()),
             truncated: fetched.truncated,
-            notes: vec![("outcome", fetched.outcome.name().to_owned()), ("spider", spider.to_owned())],
-            text: String::new(),
+            notes: [("outcome", fetched.outcome.name()), ("spider", spider)].into(),
+            text: "".into(),
             media: None,
         });
     }
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(fetched.detail, "fetched by the spider s");
         let exchange = fetched.exchange.unwrap();
         assert!(exchange.response_head.is_empty() && exchange.request_head.is_empty());
-        assert!(exchange.notes.contains(&("spider", "s".into())), "{:?}", exchange.notes);
+        assert_eq!(exchange.notes.get("spider"), Some("s"), "{:?}", exchange.notes);
         assert_eq!(&fetched.decoded.unwrap().start(9).unwrap()[..], b"hi");
     }
 }

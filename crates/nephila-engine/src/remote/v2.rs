@@ -265,7 +265,7 @@ impl Spiders {
             fetched.again = !request.second;
         }
         if is_signed && let Some(exchange) = &mut fetched.exchange {
-            exchange.notes.push(("signature", "sent".to_owned()));
+            exchange.notes.push("signature", "sent");
         }
         if request.read_as.is_some() && !found.is_empty() {
             match found::read(&found, self.links_max) {

@@ -41,8 +41,8 @@ impl Fetched {
                 response_head: response_head.into(),
                 body: Box::new(body.clone()),
                 truncated: None,
-                notes: vec![("outcome", answer.outcome.name().to_owned())],
-                text: String::new(),
+                notes: [("outcome", answer.outcome.name())].into(),
+                text: "".into(),
                 media: None,
             });
         }

@@ -8,7 +8,7 @@ use hyper::body::{Body as _, Incoming};
 use nephila_core::spider::answer;
 use nephila_core::spider::coding::Codings;
 use nephila_core::spider::{Outcome, Settings};
-use nephila_core::store::{Exchange, Payload, Truncation};
+use nephila_core::store::{Exchange, Notes, Payload, Truncation};
 use sha1::{Digest, Sha1};
 use tokio::time::{Instant, timeout_at};
 
@@ -153,18 +153,18 @@ pub(crate) async fn receive(
     {
         let mut protocols: Vec<&'static str> = fetched.protocol.into_iter().collect();
         protocols.extend(tls.as_ref().map(|tls| tls.version));
-        let mut notes = vec![("outcome", fetched.outcome.name().to_owned())];
+        let mut notes = Notes::from([("outcome", fetched.outcome.name())]);
         if let Some(wrong) = tls.as_ref().and_then(|tls| tls.certificate) {
-            notes.push(("certificate", wrong.name().to_owned()));
+            notes.push("certificate", wrong.name());
         }
         if let Some(note) = fetched.decoding {
-            notes.push(("decoding", note.as_str().to_owned()));
+            notes.push("decoding", note.as_str());
         }
         // The signature is removed from the request record like all credentials; the note that one was sent is not.
         if !proof.is_empty() {
-            notes.push(("signature", "sent".to_owned()));
+            notes.push("signature", "sent");
         } else if wanted.is_some() {
-            notes.push(("signature", "wanted".to_owned()));
+            notes.push("signature", "wanted");
         }
         fetched.exchange = Some(Exchange {
             url: request.url.as_str().to_owned(),
@@ -177,7 +177,7 @@ pub(crate) async fn receive(
             body: Box::new(body),
             truncated: fetched.truncated,
             notes,
-            text: String::new(),
+            text: "".into(),
             media: None,
         });
     }

@@ -146,7 +146,7 @@ impl<'a> Worker<'a> {
         };
         let (kind, payload) = self.decide(&exchange, &http, len, payload);
         if let (Kind::Response, Some(media)) = (&kind, exchange.media) {
-            exchange.notes.push(("media", media.to_string()));
+            exchange.notes.push("media", &media.to_string());
             let http = head::response(&exchange.response_head, 0, &start);
             let ready = self.answer(&exchange, &http, &kind, payload, Some(b""), (0, None));
             self.body = spare;

@@ -53,8 +53,8 @@ pub fn answer(url: &str, head: &str, body: Vec<u8>) -> Exchange {
         response_head: Bytes::copy_from_slice(head.as_bytes()),
         body: Box::new(Bytes::from(body)),
         truncated: None,
-        notes: vec![("via", "http://site.test/".into())],
-        text: String::new(),
+        notes: [("via", "http://site.test/")].into(),
+        text: "".into(),
         media: None,
     }
 }

@@ -201,7 +201,7 @@ fn rows_are_the_same_whether_the_crawl_left_notes_or_not() {
         let outlinks = outlinks::Outlinks::of(Some(&findings), None);
         let line = |(name, value): &(&str, String)| format!("{name}: {value}\r\n");
         let notes: String = table_notes::of(Some(&findings), None, &outlinks).iter().map(line).collect();
-        let lines: String = outlinks.lines.iter().map(|line| format!("outlink: {line}\r\n")).collect();
+        let lines: String = outlinks.lines.iter().map(|(name, line)| format!("{name}: {line}\r\n")).collect();
         let by_reading = response(url.as_str(), head, page, Some(&format!("fetchTimeMs: 1\r\n{lines}")));
         let mut by_notes =
             response(url.as_str(), head, "", Some(&format!("fetchTimeMs: 1\r\n{notes}{lines}")));

@@ -144,7 +144,7 @@ fn of_capture(
     let mut lines: Vec<String> =
         article.notes().into_iter().map(|(name, value)| note(name, &value)).collect();
     let outlinks = Outlinks::of(Some(&findings), None);
-    lines.extend(outlinks.lines.iter().map(|line| note("outlink", line)));
+    lines.extend(outlinks.lines.iter().map(|(name, line)| note(name, line)));
     if outlinks.omitted > 0 {
         lines.push(note("outlinksOmitted", &outlinks.omitted.to_string()));
     }

@@ -198,10 +198,8 @@ impl Runner {
         let via = chain.via.take();
         if let Some(exchange) = &mut exchange {
             // The chain may have reclassified the redirect.
-            for (_, value) in exchange.notes.iter_mut().filter(|(name, _)| *name == "outcome") {
-                *value = fetched.outcome.name().to_owned();
-            }
-            exchange.notes.extend(via.clone().map(|via| ("via", via)));
+            exchange.notes.set("outcome", fetched.outcome.name());
+            exchange.notes.extend(via.as_ref().map(|via| ("via", via)));
         }
         if self.follow.is_some() {
             chain.via = Some(url.as_str().to_owned());

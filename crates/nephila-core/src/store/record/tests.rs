@@ -34,12 +34,8 @@ fn exchange() -> Exchange {
         ),
         body: Box::new(Bytes::from_static(b"<p>hello</p>")),
         truncated: None,
-        notes: vec![
-            ("via", "http://me:pw@site.test/".into()),
-            ("hopsFromSeed", "L".into()),
-            ("note", "a\r\nb".into()),
-        ],
-        text: String::new(),
+        notes: [("via", "http://me:pw@site.test/"), ("hopsFromSeed", "L"), ("note", "a\r\nb")].into(),
+        text: "".into(),
         media: None,
     }
 }

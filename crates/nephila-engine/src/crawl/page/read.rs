@@ -12,7 +12,6 @@ use nephila_core::text::shown;
 use nephila_core::url::{CrawlUrl, KeyRules};
 use nephila_spider::Fetched;
 
-use super::set_outcome;
 use crate::crawl::readers::{ABANDONED_MAX, Unread};
 use crate::crawl::shared::Shared;
 
@@ -35,7 +34,7 @@ pub(super) fn give_up(
         }
     };
     if let Some(exchange) = exchange {
-        set_outcome(exchange, fetched.outcome);
+        exchange.notes.set("outcome", fetched.outcome.name());
     }
     Ok(())
 }

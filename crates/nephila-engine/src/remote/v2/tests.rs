@@ -178,7 +178,7 @@ async fn a_spider_fetches_what_the_built_in_one_would() {
     assert_eq!(large.decoded.as_ref().unwrap().start(99_000_000).unwrap(), self::large());
     let exchange = plain.exchange.as_ref().unwrap();
     assert!(exchange.response_head.starts_with(b"HTTP/1.1 200 OK\r\n"), "{exchange:?}");
-    assert!(exchange.notes.contains(&("spider", "one".to_owned())), "{:?}", exchange.notes);
+    assert_eq!(exchange.notes.get("spider"), Some("one"), "{:?}", exchange.notes);
     let agents = node.site.agents.lock().unwrap().clone();
     assert!(agents.iter().all(|agent| agent.contains("https://bot.example/")), "{agents:?}");
     // Two are stored, one is dropped: the spider forgets all of them and can leave.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use nephila_core::remote::v2::message::{ExchangeFacts, FIELDS_MAX, Facts, Field, Wanted};
 use nephila_core::spider::Outcome;
-use nephila_core::store::Exchange;
+use nephila_core::store::{Exchange, Notes};
 use nephila_core::time::Timestamp;
 use nephila_core::url::CrawlUrl;
 use nephila_spider::decode::Note;
@@ -81,7 +81,7 @@ pub(super) fn facts(
                 address: exchange.address,
                 request_head: exchange.request_head.to_vec(),
                 response_head: exchange.response_head.to_vec(),
-                notes: exchange.notes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+                notes: exchange.notes.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             };
             (keep_exchange.then_some(facts), Some(exchange.body))
         }
@@ -175,8 +175,8 @@ pub(super) fn fetched(
         let mut protocols: Vec<&'static str> = fetched.protocol.into_iter().collect();
         protocols.extend(fetched.tls.as_ref().map(|tls| tls.version));
         let note = |(name, value): (String, String)| known(&NOTES, &name).map(|name| (name, value));
-        let mut notes: Vec<_> = exchange.notes.into_iter().filter_map(note).collect();
-        notes.push(("spider", spider.to_owned()));
+        let mut notes: Notes = exchange.notes.into_iter().filter_map(note).collect();
+        notes.push("spider", spider);
         fetched.exchange = Some(Exchange {
             url: request.url.as_str().to_owned(),
             started: Timestamp(now.0.saturating_sub(exchange.started_ago.min(waited))),
@@ -188,7 +188,7 @@ pub(super) fn fetched(
             body: Box::new(body),
             truncated: fetched.truncated,
             notes,
-            text: String::new(),
+            text: "".into(),
             media: None,
         });
     }

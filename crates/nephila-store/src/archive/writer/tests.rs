@@ -26,8 +26,8 @@ fn capture(started: Timestamp) -> Exchange {
         response_head: Bytes::from_static(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"),
         body: Box::new(Bytes::from_static(b"short")),
         truncated: None,
-        notes: vec![],
-        text: String::new(),
+        notes: Default::default(),
+        text: "".into(),
         media: None,
     }
 }
