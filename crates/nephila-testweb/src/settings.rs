@@ -53,6 +53,8 @@ pub struct Settings {
     pub tarpit_pace: Duration,
     /// Share of hosts that are linked to by https.
     pub https_share: f64,
+    /// HTTP/2 is offered over TLS, before HTTP/1.1; otherwise HTTP/1.1 alone.
+    pub http2: bool,
     /// Share of hosts with sitemaps.
     pub sitemap_share: f64,
     /// Share of hosts with a feed, which brings a new page every `feed_period`.
@@ -151,6 +153,7 @@ impl Default for Settings {
             tarpit_share: 0.0,
             tarpit_pace: Duration::from_secs(1),
             https_share: 0.0,
+            http2: true,
             sitemap_share: 0.0,
             feed_share: 0.0,
             feed_period: Duration::from_secs(1800),

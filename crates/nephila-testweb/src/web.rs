@@ -21,7 +21,7 @@ use crate::model::{Truth, TruthOptions, World};
 use crate::render::Renderer;
 use crate::server::{self, Shared};
 use crate::settings::Settings;
-use crate::tls::{ALPN_BOTH, Ca};
+use crate::tls::{ALPN_BOTH, ALPN_HTTP1, Ca};
 
 /// How long [`RunningWeb::stop`] waits for connections to end.
 const STOP_MAX: Duration = Duration::from_secs(5);
@@ -118,10 +118,11 @@ impl Builder {
         let https = server::bind(&world, world.settings().https_port)?;
         let world = Arc::new(world.with_ports(http.port, https.port).with_ipv6(http.ipv6 && https.ipv6));
         let ca = self.ca.unwrap_or_else(Ca::new);
+        let alpn = if world.settings().http2 { ALPN_BOTH } else { ALPN_HTTP1 };
         let shared = Arc::new(Shared {
             renderer: Renderer::new(world.clone()),
             journal: journal.clone(),
-            tls: TlsAcceptor::from(ca.server_config(ALPN_BOTH)),
+            tls: TlsAcceptor::from(ca.server_config(alpn)),
             connections: AtomicU64::new(0),
             open: AtomicUsize::new(0),
             left: server::Registry::default(),

@@ -85,7 +85,7 @@ impl Renderer {
 
     /// Head, text and tail, together of the requested size.
     fn fill(&self, head: String, mark: u64, size: usize) -> Vec<Bytes> {
-        let world_text = self.world.settings().text;
+        let text = self.world.settings().text;
         let mut left = size.saturating_sub(head.len() + TAIL.len());
         let mut body = Vec::with_capacity(4);
         body.push(Bytes::from(head));
@@ -94,7 +94,7 @@ impl Renderer {
         while left > 0 {
             let end = (at + left).min(TEXT_BYTES);
             left -= end - at;
-            let cut = match world_text {
+            let cut = match text {
                 Text::Words => end,
                 Text::Markup => self.line_end(at, end),
             };

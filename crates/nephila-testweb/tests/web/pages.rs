@@ -45,6 +45,16 @@ async fn pages_come_by_http1_and_by_http2_over_tls() {
 }
 
 #[tokio::test]
+async fn a_web_without_http2_speaks_http1_to_clients_that_offer_both() {
+    let (web, client) = start(Settings { https_share: 1.0, http2: false, ..two_schemes() }).await;
+    for url in web.urls().step_by(9) {
+        let answer = client.get(&url).await.unwrap();
+        assert!(url.starts_with("https://") && answer.status == 200 && !answer.http2, "{url}");
+    }
+    assert!(web.stop().await.requests.iter().all(|request| request.tls && !request.http2));
+}
+
+#[tokio::test]
 async fn two_servers_with_one_seed_have_the_same_bytes() {
     // There is only one ::1, and the three share their ports.
     let quiet = Settings { tarpit_share: 0.0, dead_share: 0.0, ipv6: false, ..Settings::mixed() };
