@@ -29,6 +29,7 @@ mod recover;
 mod settings;
 mod writer;
 
+pub use compress::Packer;
 pub use id::new_id;
 pub use memory::LastCapture;
 pub use nephila_core::store::record::WarcInfo;

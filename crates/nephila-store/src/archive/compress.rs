@@ -350,7 +350,7 @@ fn digest_stream(http: &[u8], body: &dyn Payload) -> io::Result<(Digest, Digest)
 }
 
 /// Compresses records held in memory, each as a member of its own.
-pub(crate) struct Packer {
+pub struct Packer {
     engine: Engine,
     plain: Vec<u8>,
 }
@@ -362,7 +362,8 @@ enum Engine {
 }
 
 impl Packer {
-    pub(crate) fn new(compression: Compression) -> io::Result<Self> {
+    /// A packer at this level.
+    pub fn new(compression: Compression) -> io::Result<Self> {
         let engine = match compression {
             Compression::Gzip { level } => {
                 let level = libdeflater::CompressionLvl::new(i32::from(level))
@@ -380,7 +381,7 @@ impl Packer {
     }
 
     /// Appends these pieces as one member.
-    pub(crate) fn pack(&mut self, parts: &[&[u8]], out: &mut Vec<u8>) -> io::Result<()> {
+    pub fn pack(&mut self, parts: &[&[u8]], out: &mut Vec<u8>) -> io::Result<()> {
         if matches!(self.engine, Engine::None) {
             parts.iter().for_each(|part| out.extend_from_slice(part));
             return Ok(());
