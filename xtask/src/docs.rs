@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::programs::Programs;
-use crate::shell;
+use crate::{peers, shell};
 
 /// Options of `docs`.
 #[derive(Default, clap::Args)]
@@ -28,6 +28,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
         ("outcomes.md", nephila_core::spider::outcome::docs_page()),
         ("robots.md", nephila_core::robots::docs_page()),
     ];
+    // Its tables are made from the figures that were kept.
+    pages.extend(peers::docs_page()?.map(|page| ("benchmarks.md", page)));
     match settings_page()? {
         Some(page) => pages.push(("configuration.md", page)),
         None => println!("`nephila settings` does not exist: docs/configuration.md is left alone"),

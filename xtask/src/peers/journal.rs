@@ -20,6 +20,10 @@ pub(super) struct Counts {
     pub(super) pages: u64,
     /// Pages given once more.
     pub(super) again: u64,
+    /// Those of all these that came by HTTP/2.
+    pub(super) http2: u64,
+    /// Bytes of all their bodies, as coded on the wire.
+    pub(super) wire_bytes: u64,
     /// Events that the journal lost.
     pub(super) lost: u64,
     /// When the last byte of each page went out, in microseconds, sorted.
@@ -47,6 +51,8 @@ struct Line {
     host: String,
     path: String,
     status: u16,
+    http2: bool,
+    bytes: u64,
     is_complete: bool,
     end_us: u64,
     lost: u64,
@@ -67,6 +73,8 @@ fn count_lines(lines: impl BufRead) -> Result<Counts> {
         if line.event != "request" || line.status != 200 || !line.is_complete || line.path == "/robots.txt" {
             continue;
         }
+        counts.http2 += u64::from(line.http2);
+        counts.wire_bytes += line.bytes;
         let mut hasher = DefaultHasher::new();
         // Some write the port that is meant anyway, some do not.
         (line.host.split(':').next(), &line.path).hash(&mut hasher);
@@ -89,13 +97,13 @@ mod tests {
     fn whole_pages_are_counted_once_and_nothing_else_is() {
         let line = |host: &str, path: &str, status: u16, whole: bool| {
             format!(
-                r#"{{"event":"request","host":"{host}","path":"{path}","status":{status},"is_complete":{whole}}}"#
+                r#"{{"event":"request","host":"{host}","path":"{path}","status":{status},"bytes":7,"is_complete":{whole}}}"#
             )
         };
         let lines = [
             line("a.test", "/", 200, true),
             line("a.test:80", "/", 200, true),
-            line("b.test", "/", 200, true),
+            line("b.test", "/", 200, true).replace("\"bytes\"", "\"http2\":true,\"bytes\""),
             line("b.test", "/robots.txt", 200, true),
             line("b.test", "/1", 404, true),
             line("b.test", "/2", 200, false),
@@ -103,7 +111,8 @@ mod tests {
             r#"{"lost":3}"#.to_owned(),
         ];
         let counts = count_lines(lines.join("\n").as_bytes()).unwrap();
-        assert_eq!(counts, Counts { pages: 2, again: 1, lost: 3, ends_us: vec![0, 0] });
+        let wanted = Counts { pages: 2, again: 1, http2: 1, wire_bytes: 21, lost: 3, ends_us: vec![0, 0] };
+        assert_eq!(counts, wanted);
         assert_eq!(counts.steady(), None, "no time lies between them");
     }
 

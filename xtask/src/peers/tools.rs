@@ -1,29 +1,33 @@
-//! The tools of the comparison: how each is found, installed and called.
+//! The tools of the comparison, and how each is called.
 //!
-//! Invariants: each obeys robots.txt, waits for nothing between two requests, follows all links from the home page, has
-//! the number of connections that is best for the tool (64; 16 for wget2, whose threads get in each other's way above;
-//! one for wget, which has no more), and writes into the given folder and nowhere else.
+//! Invariants: each crawler obeys robots.txt, waits for nothing between two requests, follows all links from the home
+//! page, has the number of connections that is best for the tool (64; 16 for wget2, whose threads get in each other's way
+//! above; one for wget, which has no more), and writes into the given folder and nowhere else.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 
-use crate::{interop, shell};
+use super::install::{self, COLLY, SPIDER};
+use crate::shell;
 
 /// The name under which all hosts of the test web lie.
 const UNDER: &str = "test";
-const SCRAPY: &[&str] = &["scrapy==2.19.0"];
-const CRAWLEE: &str = "@crawlee/cheerio@3.18.1";
+/// The address of all its hosts.
+const ADDRESS: &str = "127.77.0.1";
 
-/// A crawler.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+/// A crawler, or the limit.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Tool {
     /// Ours at default settings: a WARC with gzip.
     Nephila,
     /// Ours, with zstd.
     NephilaZstd,
+    /// The limit: a list of URLs, links read and dropped, a WARC with gzip.
+    BareLoop,
     /// A file per page.
     Wget2,
     /// A WARC with gzip and a file per page.
@@ -36,38 +40,46 @@ pub(super) enum Tool {
     Crawlee,
     /// Keeps nothing.
     Spider,
+    /// Keeps nothing.
+    Colly,
 }
 
 /// The web that is to be crawled.
 pub(super) struct Web {
     pub(super) home: String,
+    /// A file of all its URLs, for the bare loop.
+    pub(super) list: PathBuf,
     pub(super) dns: String,
     pub(super) ports: [u16; 2],
     pub(super) ca: PathBuf,
 }
 
 impl Tool {
-    pub(super) const ALL: [Tool; 8] = [
+    pub(super) const ALL: [Tool; 10] = [
         Tool::Nephila,
         Tool::NephilaZstd,
+        Tool::BareLoop,
         Tool::Wget2,
         Tool::WgetWarc,
         Tool::Httrack,
         Tool::Scrapy,
         Tool::Crawlee,
         Tool::Spider,
+        Tool::Colly,
     ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Tool::Nephila => "nephila",
             Tool::NephilaZstd => "nephila-zstd",
+            Tool::BareLoop => "bare-loop",
             Tool::Wget2 => "wget2",
             Tool::WgetWarc => "wget-warc",
             Tool::Httrack => "httrack",
             Tool::Scrapy => "scrapy",
             Tool::Crawlee => "crawlee",
             Tool::Spider => "spider",
+            Tool::Colly => "colly",
         }
     }
 
@@ -80,82 +92,36 @@ impl Tool {
         matches!(self, Tool::Nephila | Tool::NephilaZstd)
     }
 
+    /// Whether the tool is a crawler of others, neither ours nor the limit.
+    pub(super) fn is_others(self) -> bool {
+        !self.is_ours() && self != Tool::BareLoop
+    }
+
     /// Whether the tool writes an archive, as ours do, and not just files or nothing.
     pub(super) fn archives(self) -> bool {
-        self.is_ours() || self == Tool::WgetWarc
+        !self.is_others() || self == Tool::WgetWarc
     }
 
     /// The output that the tool leaves behind, for the table.
     pub(super) fn keeps(self) -> &'static str {
         match self {
             Tool::Nephila => "WARC, gzip",
+            Tool::BareLoop => "responses, gzip",
             Tool::NephilaZstd => "WARC, zstd",
             Tool::Wget2 | Tool::Httrack => "a file per page",
             Tool::WgetWarc => "WARC, gzip, files",
-            Tool::Scrapy | Tool::Crawlee | Tool::Spider => "no pages",
+            Tool::Scrapy | Tool::Crawlee | Tool::Spider | Tool::Colly => "no pages",
         }
     }
 
-    /// The command that installs the tool.
-    pub(super) fn how_to_install(self) -> String {
-        match self {
-            Tool::Nephila | Tool::NephilaZstd => "cargo build --release -p nephila".to_owned(),
-            Tool::Wget2 => "apt-get install wget2".to_owned(),
-            Tool::WgetWarc => "apt-get install wget".to_owned(),
-            Tool::Httrack => "apt-get install httrack".to_owned(),
-            Tool::Scrapy => {
-                "apt-get install python3-venv, then `cargo xtask bench peers --tools scrapy`".to_owned()
-            }
-            Tool::Crawlee => {
-                "apt-get install nodejs npm, then `cargo xtask bench peers --tools crawlee`".to_owned()
-            }
-            Tool::Spider => "`cargo xtask bench peers --tools spider`, which builds it once".to_owned(),
-        }
-    }
-
-    /// Installs a tool from a language's own registry; system packages are left to the user.
-    pub(super) fn install(self, cache: &Path) -> Result<()> {
-        match self {
-            Tool::Scrapy => interop::environment(&cache.join("scrapy"), SCRAPY).map(drop),
-            Tool::Crawlee if !self.is_here(cache) => {
-                let folder = cache.join("crawlee");
-                std::fs::create_dir_all(&folder)?;
-                eprintln!("installing {CRAWLEE} into {}", folder.display());
-                let installed = Command::new("npm")
-                    .args(["install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix"])
-                    .args([folder.as_os_str(), CRAWLEE.as_ref()])
-                    .stdout(Stdio::null())
-                    .status();
-                ensure!(installed.context("npm is needed")?.success(), "npm could not install {CRAWLEE}");
-                Ok(())
-            }
-            Tool::Spider if !self.is_here(cache) => build_spider(cache),
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether the tool is installed.
-    pub(super) fn is_here(self, cache: &Path) -> bool {
-        let answers = |program: &Path| {
-            let mut command = Command::new(program);
-            command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            command.status().is_ok()
-        };
-        match self {
-            Tool::Nephila | Tool::NephilaZstd => true,
-            Tool::Wget2 => answers("wget2".as_ref()),
-            Tool::WgetWarc => answers("wget".as_ref()),
-            Tool::Httrack => answers("httrack".as_ref()),
-            Tool::Scrapy => cache.join("scrapy/bin/scrapy").exists() && answers(&python(cache)),
-            Tool::Crawlee => {
-                modules(cache).join("@crawlee/cheerio/package.json").exists() && answers("node".as_ref())
-            }
-            Tool::Spider => spider(cache).exists() && is_current(&cache.join("spider")),
-        }
-    }
-
-    /// The whole command line.
-    pub(super) fn command(self, nephila: &Path, cache: &Path, web: &Web, out: &Path) -> Command {
+    /// The whole command line. `nephila` and `bare_loop` are programs of ours.
+    pub(super) fn command(
+        self,
+        [nephila, bare_loop]: [&Path; 2],
+        cache: &Path,
+        web: &Web,
+        out: &Path,
+    ) -> Command {
         let scripts = shell::root().join("xtask/peers");
         let home = web.home.as_str();
         match self {
@@ -163,6 +129,15 @@ impl Tool {
             Tool::NephilaZstd => {
                 let mut command = ours(nephila, web, out);
                 command.args(["--set", "store.compression=zstd"]);
+                command
+            }
+            Tool::BareLoop => {
+                let mut command = Command::new(bare_loop);
+                command
+                    .arg(&web.list)
+                    .args(["--address", ADDRESS, "--connections", "64", "--ca"])
+                    .arg(&web.ca);
+                command.args(["--links", "--compress", "gzip", "--warc"]).arg(out.join("bare.warc.gz"));
                 command
             }
             Tool::Wget2 => {
@@ -216,7 +191,7 @@ impl Tool {
                 command
             }
             Tool::Scrapy => {
-                let mut command = Command::new(python(cache));
+                let mut command = Command::new(install::python(cache));
                 command.args(["-m", "scrapy", "runspider"]).arg(scripts.join("spider.py"));
                 command.args(["-a", &format!("home={home}"), "-a", &format!("under={UNDER}")]);
                 command
@@ -225,15 +200,20 @@ impl Tool {
                 let mut command = Command::new("node");
                 // Crawlee slows down when memory seems short, so the limit is high.
                 command.arg("--max-old-space-size=8192").env("CRAWLEE_MEMORY_MBYTES", "8192");
-                command.arg(scripts.join("crawl.mjs")).arg(home).env("PEER_MODULES", modules(cache));
+                command.arg(scripts.join("crawl.mjs")).arg(home).env("PEER_MODULES", install::modules(cache));
                 command.env("CRAWLEE_STORAGE_DIR", out.join("storage")).env("CRAWLEE_LOG_LEVEL", "ERROR");
                 command.env("NODE_EXTRA_CA_CERTS", &web.ca);
                 command
             }
             Tool::Spider => {
-                let mut command = Command::new(spider(cache));
+                let mut command = Command::new(SPIDER.program(cache));
                 // By default the crate moves visited URLs to SQLite at 15,000 URLs, and is five times slower then.
                 command.arg(home).env("LINKS_VISITED_MEMORY_LIMIT", "100000000").stdout(Stdio::null());
+                command
+            }
+            Tool::Colly => {
+                let mut command = Command::new(COLLY.program(cache));
+                command.args([home, UNDER]).env("SSL_CERT_FILE", &web.ca);
                 command
             }
         }
@@ -267,54 +247,4 @@ fn ours(nephila: &Path, web: &Web, out: &Path) -> Command {
         command.args(["--set", &set]);
     }
     command
-}
-
-/// The program that uses the `spider` crate: its files here, and where they lie in its folder.
-const SPIDER_FILES: [(&str, &str); 2] = [("manifest.toml", "Cargo.toml"), ("main.rs", "src/main.rs")];
-/// Timeout of the build; the program has 400 dependencies.
-const SPIDER_BUILD_MAX: Duration = Duration::from_secs(30 * 60);
-
-/// Builds the program in a folder of its own, with its own lock file.
-fn build_spider(cache: &Path) -> Result<()> {
-    let folder = cache.join("spider");
-    eprintln!("building the spider crate in {}, once, for some minutes", folder.display());
-    std::fs::create_dir_all(folder.join("src"))?;
-    // The present program was built from other files, or not to its end.
-    std::fs::remove_file(spider(cache)).or_else(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Ok(()),
-        _ => Err(error),
-    })?;
-    for (from, to) in SPIDER_FILES {
-        std::fs::copy(spider_source(from), folder.join(to)).with_context(|| format!("copy {from}"))?;
-    }
-    let mut build = shell::cargo(&["build", "--release", "--quiet", "--target-dir", "target"]);
-    // Flags meant for our own build are not meant for this one.
-    build.current_dir(&folder).env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS");
-    shell::run(&mut build, SPIDER_BUILD_MAX)
-}
-
-/// Whether the program was built from the present files.
-fn is_current(folder: &Path) -> bool {
-    let same = |(from, to): &(&str, &str)| {
-        std::fs::read(spider_source(from))
-            .ok()
-            .is_some_and(|text| std::fs::read(folder.join(to)).ok() == Some(text))
-    };
-    SPIDER_FILES.iter().all(same)
-}
-
-fn spider_source(name: &str) -> PathBuf {
-    shell::root().join("xtask/peers/spider").join(name)
-}
-
-fn spider(cache: &Path) -> PathBuf {
-    cache.join("spider/target/release/peer-spider")
-}
-
-fn python(cache: &Path) -> PathBuf {
-    cache.join("scrapy/bin/python")
-}
-
-fn modules(cache: &Path) -> PathBuf {
-    cache.join("crawlee/node_modules")
 }
