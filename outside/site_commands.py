@@ -277,7 +277,7 @@ def outputs(block):
 
 def prose(text):
     """The lines of a page outside of its blocks, each with its number."""
-    hidden = {number for _, first, lines in blocks(text) for number in range(first - 1, first + len(lines) + 1)}
+    hidden = {number for _, first, lines in blocks(text) for number in range(first, first + len(lines))}
     return [(number, line) for number, line in enumerate(text.splitlines(), 1) if number not in hidden]
 
 
