@@ -40,6 +40,7 @@ mod reflog_bench;
 mod scripts;
 mod shell;
 mod sim;
+mod site;
 mod soak;
 mod spiders;
 mod stages;
@@ -112,6 +113,8 @@ enum Command {
     Dashboard(dashboard::Args),
     /// Runs the operator's tour of docs/tour.md: three nodes, two faults, and their causes on the dashboard, in Chromium.
     Tour(tour::Args),
+    /// Builds the manual as a site, and checks its links, its commands and that it loads nothing from elsewhere.
+    Site(site::Args),
     /// Counts indefinite words in comments, help and manual; fails above the limits.
     Words,
     /// Worlds made from seeds, with faults and checkers: `frontier`, `cluster`, `scale`, `feeds`, `reflog`; and `planted`, bugs
@@ -194,6 +197,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::ApiLoad(args) => api_load::run(&args),
         Command::Dashboard(args) => dashboard::run(&args),
         Command::Tour(args) => tour::run(&args),
+        Command::Site(args) => site::run(&args),
         Command::Words => words::run(),
         Command::Sim(args) => sim::run(args),
         Command::State(args) => state::run(args),
