@@ -280,18 +280,22 @@ pub async fn crawl_errors(ask: &impl Ask, id: &str) -> Result<Vec<CrawlError>, F
     Ok(all)
 }
 
-/// Stops a crawl. One that has ended is [`Kind::Conflict`], also if failed URLs are tried again later.
+/// Stops a crawl. One that has ended is [`Kind::Conflict`]; its job is stopped too, so that nothing is added to it, unless
+/// failed URLs are tried again later.
 pub async fn crawl_cancel(ask: &impl Ask, id: &str) -> Result<(), Failure> {
     let parsed = Id::parse(id)?;
     let (said, is_later, pages) = bounded(list(ask, &parsed)).await?;
-    if state(&said, pages.len(), is_later) != CrawlState::Scraping {
-        return Err(Failure::new(
-            Kind::Conflict,
-            format!("the crawl {id} has ended: there is nothing to cancel"),
-        ));
+    let has_ended = state(&said, pages.len(), is_later) != CrawlState::Scraping;
+    if said.job.state != State::Stopped && (!has_ended || said.progress.left == 0) {
+        let target = format!("/api/v1/jobs/{}/stop", escaped(&parsed.job));
+        post(ask, target, "application/json", "").await?;
     }
-    let target = format!("/api/v1/jobs/{}/stop", escaped(&parsed.job));
-    post(ask, target, "application/json", "").await.map(drop)
+    match has_ended {
+        true => {
+            Err(Failure::new(Kind::Conflict, format!("the crawl {id} has ended: there is nothing to cancel")))
+        }
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]
