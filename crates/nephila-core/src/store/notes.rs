@@ -40,7 +40,8 @@ impl Notes {
     /// Replaces the value of every line with this name.
     pub fn set(&mut self, name: &str, value: &str) {
         if self.iter().any(|(other, old)| other == name && old != value) {
-            *self = self.iter().map(|(other, old)| (other, if other == name { value } else { old })).collect();
+            *self =
+                self.iter().map(|(other, old)| (other, if other == name { value } else { old })).collect();
         }
     }
 
@@ -102,14 +103,20 @@ mod tests {
 
     #[test]
     fn lines_are_read_as_they_were_pushed_and_a_copy_is_one_of_its_own_once_it_changes() {
-        let mut notes = Notes::from([("outcome", "fetched"), ("via", ""), ("outlink", "http://a.test/ L a/@href")]);
+        let mut notes =
+            Notes::from([("outcome", "fetched"), ("via", ""), ("outlink", "http://a.test/ L a/@href")]);
         let copy = notes.clone();
         notes.push_with("depth", |value| value.push_str("12"));
         notes.set("outcome", "read-timeout");
         let all: Vec<_> = notes.iter().collect();
         assert_eq!(
             all,
-            [("outcome", "read-timeout"), ("via", ""), ("outlink", "http://a.test/ L a/@href"), ("depth", "12")]
+            [
+                ("outcome", "read-timeout"),
+                ("via", ""),
+                ("outlink", "http://a.test/ L a/@href"),
+                ("depth", "12")
+            ]
         );
         assert_eq!((notes.len(), notes.iter().len(), copy.len()), (4, 4, 3));
         assert_eq!((copy.get("outcome"), copy.get("depth")), (Some("fetched"), None));

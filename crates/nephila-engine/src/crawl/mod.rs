@@ -64,7 +64,8 @@ pub const SEEDS_AT_ONCE: usize = 10_000;
 /// Gives the job and its seeds to the frontier.
 pub async fn begin(shared: &Shared) -> anyhow::Result<()> {
     let (seeds, job) = shared.seeds_and_job();
-    let origins = seeds.iter().filter_map(|seed| Some(CrawlUrl::parse(seed.trim()).ok()?.origin().to_owned()));
+    let origins =
+        seeds.iter().filter_map(|seed| Some(CrawlUrl::parse(seed.trim()).ok()?.origin().to_owned()));
     shared.troubles.set_seeds(origins);
     shared.handle.command(Command::Job(Box::new(job))).await?;
     more_jobs::begin(shared).await?;

@@ -110,7 +110,11 @@ impl Drop for Request {
         if let Some(line) = self.line.take() {
             let key = begun::key(&line);
             // If the queue is full, the line is restored when the log is next opened.
-            _ = self.writer.0.try_send(Said::Ended(key, begun::lost(Arc::unwrap_or_clone(line)).json(), None));
+            _ = self.writer.0.try_send(Said::Ended(
+                key,
+                begun::lost(Arc::unwrap_or_clone(line)).json(),
+                None,
+            ));
         }
     }
 }

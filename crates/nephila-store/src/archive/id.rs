@@ -24,7 +24,9 @@ thread_local! {
 /// A new id of a record, as a URN.
 pub fn new_id() -> String {
     // Without the device, each id is a system call.
-    let id = POOL.with_borrow_mut(next).map_or_else(|_| Uuid::new_v4(), |id| Builder::from_random_bytes(id).into_uuid());
+    let id = POOL
+        .with_borrow_mut(next)
+        .map_or_else(|_| Uuid::new_v4(), |id| Builder::from_random_bytes(id).into_uuid());
     id.urn().to_string()
 }
 

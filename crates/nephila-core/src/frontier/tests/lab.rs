@@ -178,12 +178,7 @@ impl Lab {
         let origin = url.origin();
         let text = url.path_and_query();
         let job = JobId(job);
-        self.frontier.offer(Offer {
-            key,
-            origin,
-            text,
-            want: &Want { depth, priority, ..Want::of(job) },
-        })
+        self.frontier.offer(Offer { key, origin, text, want: &Want { depth, priority, ..Want::of(job) } })
     }
 
     /// Offers URLs, each as a seed of priority 5.

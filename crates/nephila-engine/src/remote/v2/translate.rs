@@ -81,7 +81,11 @@ pub(super) fn facts(
                 address: exchange.address,
                 request_head: exchange.request_head.to_vec(),
                 response_head: exchange.response_head.to_vec(),
-                notes: exchange.notes.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+                notes: exchange
+                    .notes
+                    .iter()
+                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                    .collect(),
             };
             (keep_exchange.then_some(facts), Some(exchange.body))
         }
