@@ -62,6 +62,8 @@ const REFUSED: [(&str, &str); 24] = [
 
 /// Maximum number of expressions to include, and to exclude, of a crawl. Each becomes up to four patterns.
 const EXPRESSIONS_MAX: usize = 100;
+/// Minimum timeout of a request, in milliseconds.
+const TIMEOUT_MS_MIN: u64 = 1_000;
 
 /// A format: a word, or an object with `type`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -87,6 +89,7 @@ pub(super) struct PageBody {
     /// A capture of at most this age in milliseconds is good enough; 0 fetches. Two days without it.
     pub(super) max_age: Option<u64>,
     /// How long the page is awaited, in milliseconds: 1,000 to 50,000, 30,000 without it.
+    #[schemars(range(min = TIMEOUT_MS_MIN))]
     pub(super) timeout: Option<u64>,
     /// Only a capture that is there: nothing is fetched.
     pub(super) lockdown: Option<bool>,
@@ -122,8 +125,10 @@ pub(super) struct MapBody {
     /// Leaves out URLs with a query; true without it.
     pub(super) ignore_query_parameters: Option<bool>,
     /// Maximum number of links, at most 100,000; 5,000 without it.
+    #[schemars(range(min = 1, max = LINKS_MAX))]
     pub(super) limit: Option<usize>,
     /// How long is looked, in milliseconds.
+    #[schemars(range(min = TIMEOUT_MS_MIN))]
     pub(super) timeout: Option<u64>,
     /// Further options: see docs/api.md.
     #[serde(flatten)]
@@ -138,6 +143,7 @@ pub(super) struct CrawlBody {
     #[schemars(length(min = 1), extend("format" = "uri"))]
     pub(super) url: String,
     /// Maximum number of pages; 10,000 without it.
+    #[schemars(range(min = 1))]
     pub(super) limit: Option<u64>,
     /// Maximum number of links from the seed, at most 255; 20 without it.
     pub(super) max_discovery_depth: Option<u64>,
@@ -232,9 +238,9 @@ impl PageBody {
 fn timeout(given: Option<u64>) -> Result<Duration, Failure> {
     match given {
         None => Ok(TIMEOUT),
-        Some(ms) if ms < 1_000 => {
-            Err(Failure::wrong("the option timeout is a number of milliseconds from 1000"))
-        }
+        Some(ms) if ms < TIMEOUT_MS_MIN => Err(Failure::wrong(format!(
+            "the option timeout is a number of milliseconds from {TIMEOUT_MS_MIN}"
+        ))),
         // A longer wait ends sooner, and says that the page stays in the queue.
         Some(ms) => Ok(Duration::from_millis(ms).min(TIMEOUT_MAX)),
     }
