@@ -81,8 +81,15 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def on_page_content(html, page, config, files):
-    """In a table a bar between backquotes is written `\\|`, and read so by code hosts. Python-Markdown keeps the backslash."""
-    return re.sub(r"<code>[^<]*</code>", lambda code: code.group().replace("\\|", "|"), html)
+    """Code in tables: a bar is written `\\|` there, and read so by code hosts, while Python-Markdown keeps the backslash. Names break
+    behind their points and underscores, and options do not break, so that narrow columns can be read."""
+    return re.sub(r"<td[ >].*?</td>", lambda cell: re.sub(r"(?<=<code>)[^<]*(?=</code>)", table_code, cell.group()), html, flags=re.DOTALL)
+
+
+def table_code(match):
+    code = match.group().replace("\\|", "|")
+    code = re.sub(r"(?<=[A-Za-z])[._/:=](?=\w)", r"\g<0><wbr>", code)
+    return re.sub(r"(?<!\S)--?[a-z][a-z0-9-]*", r'<span class="whole">\g<0></span>', code)
 
 
 def target_of(source, link):
