@@ -276,9 +276,17 @@ def outputs(block):
 
 
 def prose(text):
-    """The lines of a page outside of its blocks, each with its number."""
+    """The paragraphs of a page outside of its blocks, each with the number of its first line. A row of a table is one."""
     hidden = {number for _, first, lines in blocks(text) for number in range(first, first + len(lines))}
-    return [(number, line) for number, line in enumerate(text.splitlines(), 1) if number not in hidden]
+    found, is_open_still = [], False
+    for number, line in enumerate(text.splitlines(), 1):
+        is_row = line.startswith("|")
+        if is_open_still and line.strip() and not is_row:
+            found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
+        elif number not in hidden and line.strip():
+            found.append((number, line))
+        is_open_still = number not in hidden and bool(line.strip()) and not is_row
+    return found
 
 
 class Judge:
@@ -296,8 +304,8 @@ class Judge:
     def page(self, name, text):
         for block in blocks(text):
             self.block(name, block)
-        for number, line in prose(text):
-            for code in line.split("`")[1::2]:
+        for number, paragraph in prose(text):
+            for code in paragraph.split("`")[1::2]:
                 self.mention(name, number, code.replace("\\|", "|"))
 
     def block(self, name, block):
