@@ -58,6 +58,7 @@ pub mod identity;
 pub mod intake;
 pub mod job;
 pub mod key;
+mod notes;
 pub mod planted;
 pub mod recrawl;
 pub mod reflog;

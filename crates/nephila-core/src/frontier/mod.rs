@@ -198,7 +198,6 @@ pub struct Frontier<S> {
     partitions: Vec<Partition<S>>,
     bench: Workbench,
     recent: Recent,
-    /// Parsed rules of robots.txt files.
     robots: robots_cache::RobotsCache,
     /// Hosts that need URLs.
     hungry: VecDeque<HostIndex>,
@@ -319,7 +318,6 @@ impl<S: State> Frontier<S> {
             return Offered::Full;
         }
         self.stats.offered += 1;
-        // What a stopped job offers, another may want.
         let is_recent = !partition.is_stopped(offer.want.job) && self.recent.note(&offer.key);
         if is_recent && offer.want.priority > URGENT {
             self.stats.recent += 1;

@@ -7,7 +7,7 @@
 
 use super::link::LinkKind;
 use super::page::Findings;
-use crate::store::Notes;
+use crate::notes::Notes;
 use crate::url::CrawlUrl;
 
 /// Maximum number of lines of one page.

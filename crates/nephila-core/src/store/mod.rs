@@ -13,12 +13,11 @@ pub mod digest;
 pub mod head;
 pub mod media;
 pub mod mhtml;
-mod notes;
 pub mod record;
 pub mod redact;
 pub mod roll;
 
+pub use crate::notes::Notes;
 pub use digest::Digest;
 pub use exchange::{Exchange, Payload, Truncation};
 pub use media::Media;
-pub use notes::Notes;

@@ -105,7 +105,7 @@ impl<S: State> Partition<S> {
         idle.filter(|(id, _)| left(id)).map(|(id, _)| JobId(*id)).collect()
     }
 
-    /// Whether a job that is known does not run.
+    /// Whether a job that is known does not run. What it offers, another may want.
     pub(in crate::frontier) fn is_stopped(&self, job: JobId) -> bool {
         self.state.meta().jobs.get(&job.0).is_some_and(|job| job.state != JobState::Running)
     }
