@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -78,6 +79,8 @@ def fetched(work: Path, small: Made, request: pytest.FixtureRequest) -> Made:
         args = ["--quiet", "--delay", "0s", "-i", str(urls), "--warc", str(folder), *options, *values]
         # 1: some URLs failed, as they are meant to.
         world.nephila("fetch", *args, ok=(0, 1))
+        # Captures have whole seconds: those of the second run are later.
+        time.sleep(1.1)
     world.nephila("export", "parquet", "--quiet", "-o", str(folder))
     return Made(folder, small.site)
 
