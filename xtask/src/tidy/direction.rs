@@ -76,7 +76,7 @@ const ALLOWED: [(&str, &[&str], &[&str]); 16] = [
 /// The packages that the core may name in its manifest. Each of these computes; none opens, connects, waits or draws
 /// random numbers by itself. `jiff` can read the clock and the zone files: the core calls neither, and `purity.rs`
 /// checks for the clock.
-const CORE_DIRECT: [&str; 22] = [
+const CORE_DIRECT: [&str; 21] = [
     "bytes",
     "chardetng",
     "data-encoding",
@@ -88,7 +88,6 @@ const CORE_DIRECT: [&str; 22] = [
     "humantime-serde",
     "ipnet",
     "jiff",
-    "lol_html",
     "memchr",
     "psl",
     "quick-xml",

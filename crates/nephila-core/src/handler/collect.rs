@@ -8,14 +8,13 @@
 //! out, and at most [`RAW_PER_LINK`] times as many references are buffered; all URLs made from them have
 //! [`RESOLVED_BYTES_MAX`] bytes together, since a base of some kilobytes lengthens each reference.
 
-use std::collections::BTreeMap;
-
 use encoding_rs::Encoding;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::details::shown_anchor;
+use super::hashes::Hashes;
 use super::link::{FoundLink, LinkKind, LinkWords};
-use crate::url::{CrawlUrl, Fragments, KeyRules, URL_BYTES_MAX, UrlError, foreign_scheme};
+use crate::url::{Base, CrawlUrl, Fragments, KeyRules, URL_BYTES_MAX, UrlError, foreign_scheme};
 
 /// Number of differently written references that are buffered for each URL that may come out.
 pub(super) const RAW_PER_LINK: usize = 4;
@@ -35,8 +34,10 @@ pub struct Counts {
 
 /// A reference as written.
 #[derive(Clone, Debug)]
-pub(super) struct Raw {
-    text: String,
+struct Raw {
+    /// Its place in the texts of all.
+    from: usize,
+    to: usize,
     named: Named,
     words: Option<Box<LinkWords>>,
 }
@@ -60,9 +61,11 @@ impl Named {
 #[derive(Debug)]
 pub(super) struct Collector {
     raws: Vec<Raw>,
-    /// The index of a text in `raws`. Keyed by hash, since a page that makes two of its own texts collide loses only
-    /// one of its own links.
-    by_text: BTreeMap<u128, usize>,
+    /// The texts of all references in a row.
+    texts: String,
+    /// The numbers of the texts in `raws`. By hash, since a page that makes two of its own texts collide loses only one
+    /// of its own links.
+    by_text: Hashes,
     raws_max: usize,
     /// Whether references that differ only in the fragment are one page.
     folds_fragments: bool,
@@ -73,7 +76,8 @@ impl Collector {
     pub(super) fn new(links_max: usize, keys: &KeyRules) -> Collector {
         Collector {
             raws: Vec::new(),
-            by_text: BTreeMap::new(),
+            texts: String::new(),
+            by_text: Hashes::default(),
             raws_max: links_max.saturating_mul(RAW_PER_LINK),
             folds_fragments: keys.fragments == Fragments::Drop,
             counts: Counts::default(),
@@ -97,7 +101,7 @@ impl Collector {
             text = "";
         }
         let hash = xxh3_128(text.as_bytes());
-        if let Some(&at) = self.by_text.get(&hash) {
+        if let Some(at) = self.by_text.find(hash) {
             let raw = &mut self.raws[at];
             raw.named = merge(raw.named, named);
             Some(at)
@@ -105,8 +109,10 @@ impl Collector {
             self.counts.over_limit += 1;
             None
         } else {
-            self.by_text.insert(hash, self.raws.len());
-            self.raws.push(Raw { text: text.to_owned(), named, words: None });
+            self.by_text.add(hash);
+            let from = self.texts.len();
+            self.texts.push_str(text);
+            self.raws.push(Raw { from, to: self.texts.len(), named, words: None });
             Some(self.raws.len() - 1)
         }
     }
@@ -123,7 +129,7 @@ pub(super) struct Resolver<'a> {
     page: &'a CrawlUrl,
     keys: &'a KeyRules,
     links_max: usize,
-    by_key: BTreeMap<u128, usize>,
+    by_key: Hashes,
     /// Bytes of the references that were joined and of the resulting URLs.
     resolved_bytes: usize,
     pub(super) links: Vec<FoundLink>,
@@ -132,7 +138,7 @@ pub(super) struct Resolver<'a> {
 
 impl<'a> Resolver<'a> {
     pub(super) fn new(page: &'a CrawlUrl, keys: &'a KeyRules, links_max: usize) -> Resolver<'a> {
-        let (by_key, links) = (BTreeMap::new(), Vec::new());
+        let (by_key, links) = (Hashes::default(), Vec::new());
         Resolver { page, keys, links_max, by_key, resolved_bytes: 0, links, counts: Counts::default() }
     }
 
@@ -140,7 +146,7 @@ impl<'a> Resolver<'a> {
     pub(super) fn resolve(
         &mut self,
         collector: Collector,
-        base: &CrawlUrl,
+        base: &Base<'_>,
         encoding: &'static Encoding,
         time_is_up: &mut dyn FnMut() -> bool,
     ) -> bool {
@@ -164,8 +170,9 @@ impl<'a> Resolver<'a> {
                     continue;
                 }
                 // References that cannot be joined were read too.
-                self.resolved_bytes += REFERENCE_COST_BYTES + raw.text.len();
-                match base.join_in(&raw.text, encoding, self.keys) {
+                let text = &collector.texts[raw.from..raw.to];
+                self.resolved_bytes += REFERENCE_COST_BYTES + text.len();
+                match base.join(text, Some(encoding), self.keys) {
                     Ok(url) => {
                         self.resolved_bytes += url.as_str().len();
                         let words = raw.words.as_deref().map(|words| {
@@ -188,7 +195,7 @@ impl<'a> Resolver<'a> {
             return;
         }
         let hash = xxh3_128(url.key().as_bytes());
-        if let Some(&at) = self.by_key.get(&hash) {
+        if let Some(at) = self.by_key.find(hash) {
             let found = &mut self.links[at];
             let FoundLink { kind, place, nofollow, embedded, .. } = *found;
             let Named { kind, place, nofollow, embedded } =
@@ -205,7 +212,7 @@ impl<'a> Resolver<'a> {
         } else if self.links.len() >= self.links_max {
             self.counts.over_limit += 1;
         } else {
-            self.by_key.insert(hash, self.links.len());
+            self.by_key.add(hash);
             let Named { kind, place, nofollow, embedded } = named;
             self.links.push(FoundLink { url, kind, place, nofollow, embedded, words });
         }

@@ -3,9 +3,6 @@
 //!
 //! Invariants: every text has a limit in bytes, and so has the number of versions.
 
-use std::cell::Cell;
-use std::rc::Rc;
-
 use super::link::{LinkKind, LinkWords};
 use super::page_robots::cut;
 use crate::url::CrawlUrl;
@@ -21,7 +18,7 @@ pub const LANGUAGE_BYTES_MAX: usize = 35;
 /// Maximum number of versions in other languages.
 pub const VERSIONS_MAX: usize = 200;
 /// Maximum length of the raw text of a link, since character references may be long.
-const ANCHOR_RAW_BYTES_MAX: usize = 4 * ANCHOR_BYTES_MAX;
+pub(super) const ANCHOR_RAW_BYTES_MAX: usize = 4 * ANCHOR_BYTES_MAX;
 
 /// What a page says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,8 +44,8 @@ pub(super) struct Noted {
     versions: Vec<(String, String)>,
     /// The number of the reference whose text is being read.
     anchor: Option<usize>,
-    /// Set by the end tag of that link. Shared, since the handler of an end tag outlives a borrow.
-    anchor_ended: Rc<Cell<bool>>,
+    /// Number of open elements from which on the element of that link is open; 0 if nothing closes it.
+    anchor_depth: usize,
 }
 
 impl Noted {
@@ -81,20 +78,21 @@ impl Noted {
         }
     }
 
-    /// Begins the text of a link, or ends that of the one before. Returns whether there is a text to read.
-    pub(super) fn begin_anchor(&mut self, at: Option<usize>) -> bool {
-        self.anchor = at;
-        // The handler of an earlier end tag keeps its own flag.
-        self.anchor_ended = Rc::default();
-        at.is_some()
+    /// Begins the text of a link, or ends that of the one before. The element is open as long as `depth` elements are.
+    pub(super) fn begin_anchor(&mut self, at: Option<usize>, depth: usize) {
+        (self.anchor, self.anchor_depth) = (at, depth);
     }
 
-    pub(super) fn end_of_anchor(&self) -> Rc<Cell<bool>> {
-        Rc::clone(&self.anchor_ended)
+    /// Ends the text of a link if no more than `depth` elements are open now and the element of the link is not among
+    /// them.
+    pub(super) fn end_anchor(&mut self, depth: usize) {
+        if depth < self.anchor_depth {
+            self.begin_anchor(None, 0);
+        }
     }
 
     pub(super) fn open_anchor(&self) -> Option<usize> {
-        self.anchor.filter(|_| !self.anchor_ended.get())
+        self.anchor
     }
 
     /// Joins the references.

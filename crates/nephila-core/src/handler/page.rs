@@ -23,7 +23,7 @@ use super::refresh::{self, Refresh};
 use super::sitemap::{self, SitemapFindings};
 use super::sniff::{self, Kind};
 use super::{css, html, link_field};
-use crate::url::{CrawlUrl, KeyRules};
+use crate::url::{Base, CrawlUrl, KeyRules};
 
 /// A response, as the handler sees one.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ pub struct Limits {
     pub links_max: usize,
     /// Maximum number of bytes of a page that are read.
     pub html_bytes_max: usize,
-    /// Maximum memory of the HTML parser in bytes: its open elements and the current tag.
+    /// Maximum memory of the reader of HTML in bytes: its open elements. A tag may have half as many bytes.
     pub memory_max: usize,
     /// Maximum number of bytes of `noscript` text of one page that are read again as markup.
     pub noscript_bytes_max: usize,
@@ -144,7 +144,7 @@ pub fn read_page_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn Fn
 
     // A `base` does not apply to header fields.
     let (collector, refresh) = read_fields(page, limits);
-    findings.cut |= resolver.resolve(collector, page.url, UTF_8, time_is_up);
+    findings.cut |= resolver.resolve(collector, &Base::new(page.url), UTF_8, time_is_up);
     findings.refresh = refresh;
 
     let reading = match reader_of(kind, page.read_as) {
@@ -186,11 +186,11 @@ pub fn read_page_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn Fn
             // The first base counts; an invalid one is no base, and later ones are ignored too.
             let base = html.base.and_then(|href| page.url.join_in(&href, encoding, page.keys).ok());
             // References are encoded in the encoding of the page, not in UTF-8.
-            let join_with = base.as_ref().unwrap_or(page.url);
+            let join_with = Base::new(base.as_ref().unwrap_or(page.url));
             findings.details = html.noted.map(|noted| {
-                noted.resolve(&mut |href| join_with.join_in(href, decision.encoding, page.keys).ok())
+                noted.resolve(&mut |href| join_with.join(href, Some(decision.encoding), page.keys).ok())
             });
-            findings.cut |= resolver.resolve(html.collector, join_with, decision.encoding, time_is_up);
+            findings.cut |= resolver.resolve(html.collector, &join_with, decision.encoding, time_is_up);
             findings.base_used = base.filter(|base| base.as_str() != page.url.as_str());
         }
         Reading::Css => {
@@ -203,7 +203,7 @@ pub fn read_page_until(page: &Page<'_>, limits: &Limits, time_is_up: &mut dyn Fn
             };
             findings.cut |=
                 css::read_bytes(decision, page.body, limits.html_bytes_max, time_is_up, &mut take);
-            findings.cut |= resolver.resolve(collector, page.url, decision.encoding, time_is_up);
+            findings.cut |= resolver.resolve(collector, &Base::new(page.url), decision.encoding, time_is_up);
         }
         Reading::Nothing => {}
     }

@@ -9,9 +9,8 @@ use std::borrow::Cow;
 
 use encoding_rs::{EncoderResult, Encoding};
 use serde::{Deserialize, Serialize};
-use url::Url;
 
-use super::percent;
+use super::{CrawlUrl, percent};
 
 /// The treatment of the part behind `#`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,14 +59,15 @@ impl KeyRules {
     }
 }
 
-/// The key of a parsed URL without userinfo and fragment. None if it is the URL as it stands.
-pub(super) fn key(url: &Url, fragment: &str, rules: &KeyRules) -> Option<Box<str>> {
-    let is_as_written = !rules.slashes_merge && !rules.query_sort && rules.query_drop.is_empty();
-    if is_as_written && fragment.is_empty() && !url.as_str().contains('%') {
+/// The key of a URL with this fragment; none if it is the text that is requested.
+pub(super) fn key(url: &CrawlUrl, fragment: &str, rules: &KeyRules) -> Option<String> {
+    let is_plain = !rules.slashes_merge && !rules.query_sort && rules.query_drop.is_empty();
+    // Without an escape the encoding is uniform.
+    if is_plain && fragment.is_empty() && memchr::memchr(b'%', url.as_str().as_bytes()).is_none() {
         return None;
     }
     let mut key = String::with_capacity(url.as_str().len());
-    key.push_str(&url[..url::Position::BeforePath]);
+    key.push_str(url.origin());
     if rules.slashes_merge {
         let mut path = String::new();
         percent::push_uniform(&mut path, url.path());
@@ -85,7 +85,7 @@ pub(super) fn key(url: &Url, fragment: &str, rules: &KeyRules) -> Option<Box<str
         key.push('#');
         key.push_str(fragment);
     }
-    (key != url.as_str()).then(|| key.into_boxed_str())
+    (key != url.as_str()).then_some(key)
 }
 
 fn push_query(key: &mut String, query: &str, rules: &KeyRules) {

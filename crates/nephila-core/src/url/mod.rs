@@ -9,7 +9,9 @@
 //! and no fragment in [`CrawlUrl::as_str`]; parsing a key again gives the same key.
 
 mod canonical;
+mod join;
 pub mod percent;
+mod plain;
 mod port;
 mod surt;
 #[cfg(test)]
@@ -17,13 +19,15 @@ mod tests;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use encoding_rs::Encoding;
 use sha1::Digest;
+use url::Position;
 use url::Url;
 
 pub use canonical::{Fragments, KeyRules};
+pub(crate) use join::{Base, foreign_scheme};
 pub use percent::{decode as percent_decode, decode_all as percent_decode_all};
 pub use port::{BAD_PORTS, PortDenied, PortRule};
 pub use surt::surt;
@@ -31,17 +35,11 @@ pub use surt::surt;
 /// Maximum length of a URL, before and after canonicalization.
 pub const URL_BYTES_MAX: usize = 8 * 1024;
 
-/// Maximum length of user, password, host and port together; a longer authority is refused unparsed.
-const AUTHORITY_BYTES_MAX: usize = 1_024;
-
 /// Maximum length of a name in DNS, without the final dot (RFC 1035, 2.3.4).
 pub const NAME_BYTES_MAX: usize = 253;
 
 /// Maximum length of a label of a name (RFC 1035, 2.3.4).
 pub const LABEL_BYTES_MAX: usize = 63;
-
-/// Number of bytes of an unwanted scheme that an error repeats.
-const SCHEME_BYTES_SHOWN: usize = 32;
 
 /// Why a text is not a URL that can be fetched. Each reason is one outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -133,12 +131,39 @@ struct Credentials {
 /// Two URLs are equal when their keys are.
 #[derive(Clone)]
 pub struct CrawlUrl {
-    url: Url,
-    /// None where the key is the requested form, as for most URLs.
+    /// The requested form.
+    text: Box<str>,
+    places: Places,
+    /// What few URLs have.
+    more: Option<Box<More>>,
+}
+
+/// Where the parts of a URL begin and end in its text, which has no more than [`URL_BYTES_MAX`] bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Places {
+    host_from: u16,
+    host_to: u16,
+    path_from: u16,
+    /// The end of the path. The query begins behind a `?` there, if the text does not end.
+    path_to: u16,
+    host: HostKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HostKind {
+    Name,
+    V4,
+    V6,
+}
+
+/// What few URLs have.
+#[derive(Clone)]
+struct More {
+    /// The key, if it differs from the requested form.
     key: Option<Box<str>>,
     /// Empty unless the rules keep fragments; without the `#`.
-    fragment: String,
-    credentials: Option<Box<Credentials>>,
+    fragment: Box<str>,
+    credentials: Option<Credentials>,
 }
 
 impl CrawlUrl {
@@ -183,24 +208,10 @@ impl CrawlUrl {
         encoding: Option<&'static Encoding>,
         rules: &KeyRules,
     ) -> Result<Self, UrlError> {
-        // Before the length: a long `data:` link is dropped for its scheme.
-        if let Some(scheme) = foreign_scheme(input) {
-            return Err(UrlError::Scheme(scheme));
+        match base {
+            Some(base) => Base::new(base).join(input, encoding, rules),
+            None => join::parse(input, None, encoding, rules),
         }
-        if input.len() > URL_BYTES_MAX {
-            return Err(UrlError::TooLong);
-        }
-        if authority_bytes(input) > AUTHORITY_BYTES_MAX {
-            return Err(UrlError::BadHost("authority over 1,024 bytes"));
-        }
-        let options = Url::options().base_url(base.map(|base| &base.url));
-        let parsed = match encoding {
-            None => options.parse(input),
-            Some(encoding) => options
-                .encoding_override(Some(&|query| canonical::encode_query(query, encoding)))
-                .parse(input),
-        };
-        Self::from_url(parsed.map_err(UrlError::from_parse)?, rules)
     }
 
     fn from_url(mut url: Url, rules: &KeyRules) -> Result<Self, UrlError> {
@@ -208,18 +219,16 @@ impl CrawlUrl {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(UrlError::Scheme(url.scheme().into()));
         }
-        let credentials = (!url.username().is_empty() || url.password().is_some()).then(|| {
-            Box::new(Credentials {
-                user: percent::decode_lossy(url.username()),
-                password: percent::decode_lossy(url.password().unwrap_or_default()),
-            })
+        let credentials = (!url.username().is_empty() || url.password().is_some()).then(|| Credentials {
+            user: percent::decode_lossy(url.username()),
+            password: percent::decode_lossy(url.password().unwrap_or_default()),
         });
         if credentials.is_some() {
             url.set_username("")
                 .and_then(|()| url.set_password(None))
                 .map_err(|()| UrlError::Bad("userinfo"))?;
         }
-        let fragment = rules.fragment(url.fragment()).to_owned();
+        let fragment: Box<str> = rules.fragment(url.fragment()).into();
         url.set_fragment(None);
         if let Some(url::Host::Domain(name)) = url.host() {
             let absolute = name.strip_suffix('.').map(str::to_owned);
@@ -227,24 +236,65 @@ impl CrawlUrl {
                 url.set_host(Some(&name)).map_err(UrlError::from_parse)?;
             }
         }
-        if let Some(url::Host::Domain(name)) = url.host() {
-            check_name(name)?;
-        }
+        let host = match url.host() {
+            Some(url::Host::Domain(name)) => {
+                check_name(name)?;
+                HostKind::Name
+            }
+            Some(url::Host::Ipv4(_)) => HostKind::V4,
+            Some(url::Host::Ipv6(_)) => HostKind::V6,
+            None => return Err(UrlError::BadHost("empty")),
+        };
         if url.as_str().len() > URL_BYTES_MAX {
             return Err(UrlError::TooLong);
         }
-        let key = canonical::key(&url, &fragment, rules);
-        Ok(CrawlUrl { url, key, fragment, credentials })
+        // No place is behind the end of the text, so it fits.
+        let place = |at: Position| url[..at].len() as u16;
+        let places = Places {
+            host_from: place(Position::BeforeHost),
+            host_to: place(Position::AfterHost),
+            path_from: place(Position::BeforePath),
+            path_to: place(Position::AfterPath),
+            host,
+        };
+        Ok(CrawlUrl::of(String::from(url), places, fragment, credentials, rules))
+    }
+
+    /// From its parts; the key is made here.
+    fn of(
+        text: String,
+        places: Places,
+        fragment: Box<str>,
+        credentials: Option<Credentials>,
+        rules: &KeyRules,
+    ) -> CrawlUrl {
+        let mut url = CrawlUrl { text: text.into_boxed_str(), places, more: None };
+        let key = canonical::key(&url, &fragment, rules).map(String::into_boxed_str);
+        if key.is_some() || !fragment.is_empty() || credentials.is_some() {
+            url.more = Some(Box::new(More { key, fragment, credentials }));
+        }
+        url
+    }
+
+    /// Whether all parts are the same, not only the keys.
+    fn is_same(&self, other: &CrawlUrl) -> bool {
+        (self.as_str(), self.key(), self.places) == (other.as_str(), other.key(), other.places)
+            && (self.fragment(), self.credentials()) == (other.fragment(), other.credentials())
+    }
+
+    fn part(&self, from: u16, to: u16) -> &str {
+        &self.text[usize::from(from)..usize::from(to)]
     }
 
     /// The form that is requested: no userinfo, no fragment.
     pub fn as_str(&self) -> &str {
-        self.url.as_str()
+        &self.text
     }
 
     /// The canonical form that identifies the page.
     pub fn key(&self) -> &str {
-        self.key.as_deref().unwrap_or(self.as_str())
+        let own = self.more.as_ref().and_then(|more| more.key.as_deref());
+        own.unwrap_or(&self.text)
     }
 
     /// The key in 128 bits.
@@ -254,68 +304,76 @@ impl CrawlUrl {
 
     /// `http` or `https`.
     pub fn scheme(&self) -> &str {
-        self.url.scheme()
+        if self.is_https() { "https" } else { "http" }
     }
 
     /// Whether the scheme is https.
     pub fn is_https(&self) -> bool {
-        self.url.scheme() == "https"
+        self.text.starts_with("https:")
     }
 
     /// The name or address to connect to.
     pub fn host(&self) -> Host<'_> {
-        match self.url.host() {
-            Some(url::Host::Domain(name)) => Host::Name(name),
-            Some(url::Host::Ipv4(ip)) => Host::Ip(ip.into()),
-            Some(url::Host::Ipv6(ip)) => Host::Ip(ip.into()),
-            None => unreachable!("http and https URLs have a host"),
+        let text = self.host_str();
+        match self.places.host {
+            HostKind::Name => Host::Name(text),
+            HostKind::V4 => {
+                Host::Ip(IpAddr::V4(text.parse::<Ipv4Addr>().expect("the parser wrote an address")))
+            }
+            HostKind::V6 => {
+                let text = text.trim_start_matches('[').trim_end_matches(']');
+                Host::Ip(IpAddr::V6(text.parse::<Ipv6Addr>().expect("the parser wrote an address")))
+            }
         }
     }
 
     /// The host as written in the URL: an IPv6 address in brackets.
     pub fn host_str(&self) -> &str {
-        self.url.host_str().expect("http and https URLs have a host")
+        self.part(self.places.host_from, self.places.host_to)
     }
 
     /// The port to connect to, the scheme's default if none is written.
     pub fn port(&self) -> u16 {
-        self.url.port_or_known_default().expect("http and https have a port of their own")
+        let written = self.part(self.places.host_to, self.places.path_from).strip_prefix(':');
+        let default = if self.is_https() { 443 } else { 80 };
+        written.map_or(default, |port| port.parse().expect("the parser wrote a port"))
     }
 
     /// Host and, if not the scheme's default, port: the value of the `Host` field.
     pub fn authority(&self) -> &str {
-        self.url.authority()
+        self.part(self.places.host_from, self.places.path_from)
     }
 
     /// Scheme and authority, `https://example.com:8443`: the host for robots.txt and politeness.
     pub fn origin(&self) -> &str {
         // There is no userinfo.
-        &self.url[..url::Position::BeforePath]
+        self.part(0, self.places.path_from)
     }
 
     /// Path and query, as in the request line.
     pub fn path_and_query(&self) -> &str {
-        &self.url[url::Position::BeforePath..]
+        &self.text[usize::from(self.places.path_from)..]
     }
 
     /// The path alone.
     pub fn path(&self) -> &str {
-        self.url.path()
+        self.part(self.places.path_from, self.places.path_to)
     }
 
     /// The query, if there is one, without the `?`.
     pub fn query(&self) -> Option<&str> {
-        self.url.query()
+        self.text[usize::from(self.places.path_to)..].strip_prefix('?')
     }
 
     /// The fragment that the rules kept, without the `#`. Never requested; part of the key.
     pub fn fragment(&self) -> Option<&str> {
-        (!self.fragment.is_empty()).then_some(self.fragment.as_str())
+        self.more.as_ref().map(|more| &*more.fragment).filter(|fragment| !fragment.is_empty())
     }
 
     /// User name and password of the URL, decoded. For the request only, never for a record or a log.
     pub fn credentials(&self) -> Option<(&str, &str)> {
-        self.credentials.as_deref().map(|c| (c.user.as_str(), c.password.as_str()))
+        let credentials = self.more.as_ref()?.credentials.as_ref()?;
+        Some((credentials.user.as_str(), credentials.password.as_str()))
     }
 
     /// The registrable domain (`example.co.uk`), by the public suffix list. None for addresses, single labels and
@@ -389,52 +447,6 @@ impl std::str::FromStr for CrawlUrl {
     fn from_str(input: &str) -> Result<Self, UrlError> {
         Self::parse(input)
     }
-}
-
-/// The scheme of a reference, if there is one other than http and https. Reads no further than the colon and skips the
-/// same characters as the parser: leading controls and spaces, tabs and line ends anywhere.
-pub(crate) fn foreign_scheme(input: &str) -> Option<Box<str>> {
-    // Most references on a page have one of these forms, and a page has thousands.
-    if input.starts_with("http:") || input.starts_with("https:") || !input.as_bytes().contains(&b':') {
-        return None;
-    }
-    let mut scheme = String::new();
-    let text = input.trim_start_matches(|c: char| c <= ' ');
-    for byte in text.bytes().filter(|b| !matches!(b, b'\t' | b'\n' | b'\r')) {
-        match byte {
-            b':' if !scheme.is_empty() => {
-                return (scheme != "http" && scheme != "https").then(|| scheme.into_boxed_str());
-            }
-            b'a'..=b'z' | b'A'..=b'Z' => {}
-            b'0'..=b'9' | b'+' | b'-' | b'.' if !scheme.is_empty() => {}
-            _ => return None,
-        }
-        // A longer scheme is still foreign; the shown part is bounded.
-        if scheme.len() < SCHEME_BYTES_SHOWN {
-            scheme.push(byte.to_ascii_lowercase() as char);
-        }
-    }
-    None
-}
-
-/// The length of the part with the host. Checked before the host is parsed, since folding a non-ASCII name takes
-/// quadratic time.
-fn authority_bytes(input: &str) -> usize {
-    let slash = |byte: &u8| matches!(byte, b'/' | b'\\');
-    let input = input.trim_start_matches(|c: char| c <= ' ');
-    // Like browsers, anywhere in the text.
-    let mut bytes = input.bytes().filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\r'));
-    let scheme = ["https:", "http:"].into_iter().find(|scheme| {
-        let start = bytes.clone().take(scheme.len()).map(|byte| byte.to_ascii_lowercase());
-        start.eq(scheme.bytes())
-    });
-    match scheme {
-        Some(scheme) => _ = bytes.nth(scheme.len() - 1),
-        // A reference has no host of its own unless the reference begins with two slashes.
-        None if bytes.clone().take_while(slash).take(2).count() < 2 => return 0,
-        None => {}
-    }
-    bytes.skip_while(slash).take_while(|byte| !slash(byte) && !matches!(byte, b'?' | b'#')).count()
 }
 
 /// Checks that DNS can carry a name. The parser has already refused forbidden characters and fake punycode.

@@ -21,6 +21,11 @@ pub(super) fn push_uniform(out: &mut String, text: &str) {
                 out.extend(encoded(byte).map(char::from));
             }
             behind_lone = None;
+        } else if let Some(plain) =
+            (behind_lone.is_none()).then(|| plain_bytes(&bytes[at..])).filter(|n| *n > 0)
+        {
+            out.push_str(&text[at..at + plain]);
+            at += plain;
         } else {
             let char = text[at..].chars().next().expect("at a character, before the end");
             at += char.len_utf8();
@@ -32,6 +37,11 @@ pub(super) fn push_uniform(out: &mut String, text: &str) {
             };
         }
     }
+}
+
+/// Number of bytes before the next `%`.
+fn plain_bytes(bytes: &[u8]) -> usize {
+    memchr::memchr(b'%', bytes).unwrap_or(bytes.len())
 }
 
 /// Decodes every escape once. Other text stays.

@@ -5,23 +5,28 @@
 //!
 //! [`Limits::details`]: crate::handler::Limits::details
 
-use lol_html::html_content::{Element, TextChunk, TextType};
-
-use super::{Html, attribute};
+use super::{Attribute, Attributes, Element, Html};
 
 impl Html<'_> {
-    /// Begins the text of a link.
-    pub(super) fn begin_anchor(&mut self, element: &mut Element<'_, '_>, at: Option<usize>) {
+    /// Begins the text of a link, whose element was opened last if it `is_open`.
+    pub(super) fn begin_anchor(&mut self, at: Option<usize>, is_open: bool) {
         let Some(noted) = &mut self.noted else { return };
         let is_new = |at: &usize| self.collector.words(*at).anchor.is_empty();
-        if noted.begin_anchor(at.filter(is_new))
-            && let Some(handlers) = element.end_tag_handlers()
-        {
-            let end = noted.end_of_anchor();
-            handlers.push(Box::new(move |_| {
-                end.set(true);
-                Ok(())
-            }));
+        let depth = if is_open { self.open.count() } else { 0 };
+        noted.begin_anchor(at.filter(is_new), depth);
+    }
+
+    /// Ends the text of a link whose element is not open any more.
+    pub(super) fn end_anchor(&mut self) {
+        if let Some(noted) = &mut self.noted {
+            noted.end_anchor(self.open.count());
+        }
+    }
+
+    /// Ends the text of a link, because nobody knows which elements are open.
+    pub(super) fn forget_anchor(&mut self) {
+        if let Some(noted) = &mut self.noted {
+            noted.begin_anchor(None, 0);
         }
     }
 
@@ -32,25 +37,28 @@ impl Html<'_> {
         }
     }
 
-    pub(super) fn handle_language(&mut self, element: &Element<'_, '_>) {
-        if let (Some(noted), Some(language)) = (&mut self.noted, attribute(element, "lang")) {
+    pub(super) fn take_language(&mut self, attributes: &Attributes<'_>) {
+        if let (Some(noted), Some(language)) = (&mut self.noted, attributes.get(Attribute::Lang)) {
             noted.language(&language);
         }
     }
 
-    pub(super) fn handle_anchor_text(&mut self, text: &TextChunk<'_>) {
-        if !self.is_noscript && text.text_type() == TextType::Data {
-            self.add_to_anchor(text.as_str());
-        }
+    /// Whether the text at this place belongs to a link.
+    pub(super) fn is_in_anchor(&self) -> bool {
+        let is_open = || self.noted.as_ref().is_some_and(|noted| noted.open_anchor().is_some());
+        self.open.has(Element::A) && !self.is_noscript && is_open()
     }
 
-    pub(super) fn handle_anchor_image(&mut self, element: &Element<'_, '_>) {
-        if let Some(alt) = attribute(element, "alt") {
+    pub(super) fn add_image_to_anchor(&mut self, attributes: &Attributes<'_>) {
+        if self.noted.is_some()
+            && self.open.has(Element::A)
+            && let Some(alt) = attributes.get(Attribute::Alt)
+        {
             self.add_to_anchor(&format!(" {} ", htmlize::escape_text(alt)));
         }
     }
 
-    fn add_to_anchor(&mut self, text: &str) {
+    pub(super) fn add_to_anchor(&mut self, text: &str) {
         let Some(at) = self.noted.as_ref().and_then(|noted| noted.open_anchor()) else { return };
         super::details::add_to_anchor(text, self.collector.words(at));
     }
