@@ -17,45 +17,64 @@ impl Timestamp {
 
     /// In WARC format: `2026-11-14T22:58:09Z`. Whole seconds, because every reader accepts them.
     pub fn warc_date(self) -> String {
-        let t = self.civil();
-        format!(
-            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
-            t.year(),
-            t.month(),
-            t.day(),
-            t.hour(),
-            t.minute(),
-            t.second()
-        )
+        ascii(&self.warc_date_bytes())
+    }
+
+    /// The text of [`Timestamp::warc_date`], without an allocation.
+    pub fn warc_date_bytes(self) -> [u8; 20] {
+        dashed(self.digits().first_chunk().expect("fourteen of seventeen"))
     }
 
     /// Fourteen digits, in CDX format: `20261114225809`.
     pub fn digits14(self) -> String {
-        let t = self.civil();
-        format!(
-            "{:04}{:02}{:02}{:02}{:02}{:02}",
-            t.year(),
-            t.month(),
-            t.day(),
-            t.hour(),
-            t.minute(),
-            t.second()
-        )
+        ascii(&self.digits()[..14])
     }
 
     /// Seventeen digits, with milliseconds: the time part of an archive file's name.
     pub fn digits17(self) -> String {
-        format!("{}{:03}", self.digits14(), self.0 % 1_000)
+        ascii(&self.digits())
+    }
+
+    fn digits(self) -> [u8; 17] {
+        let t = self.civil();
+        let mut out = [0; 17];
+        put_digits(&mut out[..4], i64::from(t.year()));
+        put_digits(&mut out[4..6], i64::from(t.month()));
+        put_digits(&mut out[6..8], i64::from(t.day()));
+        put_digits(&mut out[8..10], i64::from(t.hour()));
+        put_digits(&mut out[10..12], i64::from(t.minute()));
+        put_digits(&mut out[12..14], i64::from(t.second()));
+        put_digits(&mut out[14..], (self.0 % 1_000) as i64);
+        out
     }
 
     fn civil(self) -> jiff::civil::DateTime {
         // A u64 of milliseconds reaches past the year 9999, which our formats cannot represent; such a time is clamped.
         let ms = i64::try_from(self.0).unwrap_or(i64::MAX).min(253_402_207_200_000 - 1);
-        jiff::Timestamp::from_millisecond(ms)
-            .expect("clamped into range above")
-            .to_zoned(jiff::tz::TimeZone::UTC)
-            .datetime()
+        let time = jiff::Timestamp::from_millisecond(ms).expect("clamped into range above");
+        jiff::tz::Offset::UTC.to_datetime(time)
     }
+}
+
+/// Fourteen digits of a date in WARC format.
+pub(crate) fn dashed(digits: &[u8; 14]) -> [u8; 20] {
+    let mut out = *b"0000-00-00T00:00:00Z";
+    for (to, from) in [(0, 0..4), (5, 4..6), (8, 6..8), (11, 8..10), (14, 10..12), (17, 12..14)] {
+        out[to..to + from.len()].copy_from_slice(&digits[from]);
+    }
+    out
+}
+
+/// Fills this place with the last digits of a number.
+pub(crate) fn put_digits(out: &mut [u8], mut number: i64) {
+    for digit in out.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+}
+
+fn ascii(text: &[u8]) -> String {
+    text.iter().map(|byte| char::from(*byte)).collect()
 }
 
 /// Whole seconds since the beginning of 2020, UTC: kept for each of 10^12 URLs. Lasts until 2156.
@@ -145,6 +164,21 @@ mod tests {
     fn the_end_of_time_does_not_panic() {
         assert_eq!(&Timestamp(u64::MAX).warc_date()[..4], "9999");
         assert_eq!(Timestamp(0).warc_date(), "1970-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn a_date_is_written_in_each_form() {
+        for (ms, date, digits) in [
+            (0, "1970-01-01T00:00:00Z", "19700101000000000"),
+            (1_794_696_689_007, "2026-11-14T22:51:29Z", "20261114225129007"),
+            (1_709_164_800_999, "2024-02-29T00:00:00Z", "20240229000000999"),
+            (u64::MAX, "9999-12-30T21:59:59Z", "99991230215959615"),
+        ] {
+            let time = Timestamp(ms);
+            assert_eq!(time.warc_date(), date);
+            assert_eq!(time.digits17(), digits);
+            assert_eq!(time.digits14(), digits[..14]);
+        }
     }
 
     /// A clock that shows these seconds, and the resulting dates.

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use super::record::target_uri;
+use super::record::clean_uri;
 
 /// The description of a capture in a line, without the position of the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub fn mime(content_type: &str) -> String {
 impl Capture {
     /// The line without the position, to be completed by [`finish`].
     pub fn begin(&self) -> String {
-        let url = target_uri(&self.url);
+        let url = clean_uri(&self.url);
         let mut out = crate::url::surt(&url);
         let _ = write!(out, " {} {{\"url\": ", self.digits14);
         quote(&mut out, &url);

@@ -16,6 +16,14 @@ impl Digest {
         hasher.finish()
     }
 
+    /// The text of the digest: `sha1:` and 32 letters.
+    pub fn letters(&self) -> [u8; 37] {
+        let mut out = [0; 37];
+        out[..5].copy_from_slice(b"sha1:");
+        data_encoding::BASE32.encode_mut(&self.0, &mut out[5..]);
+        out
+    }
+
     /// The first 64 bits, by which the frontier recognizes equal pages.
     pub fn short(&self) -> u64 {
         u64::from_be_bytes(self.0[..8].try_into().expect("eight of twenty bytes"))
@@ -38,8 +46,7 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sha1:")?;
-        f.write_str(&data_encoding::BASE32.encode(&self.0))
+        f.write_str(std::str::from_utf8(&self.letters()).expect("base 32 is ASCII"))
     }
 }
 

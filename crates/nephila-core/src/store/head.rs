@@ -8,7 +8,11 @@
 //!
 //! Invariants: the result has CRLF line ends, no other control byte, and every field line has a colon.
 
+use std::borrow::Cow;
+
 use memchr::memchr;
+
+use crate::time::put_digits;
 
 /// A head in its stored form, with the values for the index and for the next conditional request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,8 +33,10 @@ pub struct Stored {
 pub fn response(received: &[u8], body_len: u64, body_start: &[u8]) -> Stored {
     let mut lines = Lines::new(received);
     let (status, reason) = status_line(lines.next().as_deref().unwrap_or_default());
+    let length = body_len.to_string();
     let mut out = Vec::with_capacity(received.len() + 64);
-    out.extend_from_slice(format!("HTTP/1.1 {status:03} ").as_bytes());
+    out.extend_from_slice(b"HTTP/1.1 000 ");
+    put_digits(&mut out[9..12], i64::from(status));
     out.extend_from_slice(&reason);
     out.extend_from_slice(b"\r\n");
     let mut stored =
@@ -45,11 +51,11 @@ pub fn response(received: &[u8], body_len: u64, body_start: &[u8]) -> Stored {
         if is("transfer-encoding") {
             push_field(&mut out, b"X-Crawler-Transfer-Encoding", value);
         } else if is("content-length") {
-            if value != body_len.to_string().as_bytes() {
+            if value != length.as_bytes() {
                 push_field(&mut out, b"X-Crawler-Content-Length", value);
             }
             if !length_written {
-                push_field(&mut out, name, body_len.to_string().as_bytes());
+                push_field(&mut out, name, length.as_bytes());
                 length_written = true;
             }
         } else if is("content-encoding") && visibly_not_coded(value, body_start) {
@@ -70,7 +76,7 @@ pub fn response(received: &[u8], body_len: u64, body_start: &[u8]) -> Stored {
     }
     // These statuses have no body by definition; a length would be invented.
     if !length_written && !matches!(status, 100..=199 | 204 | 304) {
-        push_field(&mut out, b"Content-Length", body_len.to_string().as_bytes());
+        push_field(&mut out, b"Content-Length", length.as_bytes());
     }
     out.extend_from_slice(b"\r\n");
     stored.bytes = out;
@@ -155,10 +161,10 @@ impl<'a> Lines<'a> {
     }
 }
 
-impl Iterator for Lines<'_> {
-    type Item = Vec<u8>;
+impl<'a> Iterator for Lines<'a> {
+    type Item = Cow<'a, [u8]>;
 
-    fn next(&mut self) -> Option<Vec<u8>> {
+    fn next(&mut self) -> Option<Cow<'a, [u8]>> {
         let line = self.raw()?;
         // A status line is empty only by mistake; behind the status line an empty line ends the head.
         if line.is_empty() && self.begun {
@@ -169,6 +175,7 @@ impl Iterator for Lines<'_> {
         let mut joined = clean(line);
         while matches!(self.rest.first(), Some(b' ' | b'\t')) {
             let more = self.raw()?;
+            let joined = joined.to_mut();
             joined.push(b' ');
             joined.extend_from_slice(clean(more).trim_ascii());
         }
@@ -191,10 +198,12 @@ pub(super) fn push_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn clean(line: &[u8]) -> Vec<u8> {
-    line.iter()
-        .map(|byte| if (*byte < 0x20 && *byte != b'\t') || *byte == 0x7f { b' ' } else { *byte })
-        .collect()
+fn clean(line: &[u8]) -> Cow<'_, [u8]> {
+    let is_control = |byte: u8| (byte < 0x20 && byte != b'\t') || byte == 0x7f;
+    if !line.iter().any(|byte| is_control(*byte)) {
+        return line.into();
+    }
+    line.iter().map(|byte| if is_control(*byte) { b' ' } else { *byte }).collect()
 }
 
 fn status_line(line: &[u8]) -> (u16, Vec<u8>) {

@@ -90,7 +90,7 @@ pub fn request(head: &[u8], open: &[String], more: &[String]) -> Vec<u8> {
 
 /// Cuts `user:password@` out of every URL in these bytes.
 pub fn without_userinfo(bytes: &[u8]) -> Cow<'_, [u8]> {
-    if !bytes.contains(&b'@') {
+    if memchr::memchr(b'@', bytes).is_none() {
         return Cow::Borrowed(bytes);
     }
     let mut out = Vec::with_capacity(bytes.len());
