@@ -3,7 +3,7 @@
 //!     append_cost [PAGES]
 //!
 //! Prints one line per compression: microseconds of CPU per page of 20 KB for the archive (digests, three records,
-//! index, writing, syncs) and for the compressor alone, and their ratio. Meaningful only with `--release`.
+//! index, writing, syncs) and for one call of libdeflate or zstd, and their ratio. Meaningful only with `--release`.
 
 use std::time::Duration;
 

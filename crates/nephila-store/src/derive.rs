@@ -18,8 +18,7 @@ use nephila_core::store::record::{self, WarcInfo};
 use nephila_core::store::{Digest, roll};
 use nephila_core::time::Timestamp;
 
-use crate::archive::compress::Packer;
-use crate::archive::{Settings, lock, new_id};
+use crate::archive::{Packer, Settings, lock, new_id};
 use crate::disk::{Disk, DiskFile, RealDisk};
 use crate::index::{self, Sorter};
 

@@ -8,6 +8,7 @@
 pub mod archive;
 pub mod captures;
 pub mod contents;
+mod deflate;
 pub mod derive;
 pub mod disk;
 pub mod index;

@@ -8,13 +8,14 @@ use std::sync::{Mutex, PoisonError};
 
 use nephila_core::handler::sniff::{SNIFF_BYTES_MAX, sniff};
 use nephila_core::store::cdxj;
-use nephila_core::store::digest::Hasher;
 use nephila_core::store::record::{self, Kind};
 use nephila_core::store::{Digest, Exchange, Payload, Truncation, head, redact};
 use nephila_core::time::Timestamp;
 
+use super::digests;
 use super::id::new_id;
 use super::memory::{Memory, Remembered, Validators};
+use super::pack::{LongMember, Packer};
 use super::settings::{Compression, Dedup, Settings};
 
 /// Larger bodies are streamed instead of held in memory.
@@ -56,6 +57,11 @@ impl Large {
     /// Writes the record as one member.
     pub(super) fn write(&self, compression: Compression, out: &mut dyn Write) -> io::Result<()> {
         match compression {
+            Compression::Gzip { level: 1 } => {
+                let mut member = LongMember::new(out)?;
+                self.copy(&mut member)?;
+                member.finish()
+            }
             Compression::Gzip { level } => {
                 let level = flate2::Compression::new(u32::from(level.min(9)));
                 let mut encoder = flate2::write::GzEncoder::new(out, level);
@@ -125,29 +131,29 @@ impl<'a> Worker<'a> {
             }
             Some(&spare)
         };
+        let mut read = Vec::new();
         let start = match held {
-            Some(bytes) => bytes[..bytes.len().min(SNIFF_BYTES_MAX)].to_vec(),
+            Some(bytes) => &bytes[..bytes.len().min(SNIFF_BYTES_MAX)],
             None => {
-                let mut start = Vec::with_capacity(SNIFF_BYTES_MAX);
-                body.reader()?.take(SNIFF_BYTES_MAX as u64).read_to_end(&mut start)?;
-                start
+                body.reader()?.take(SNIFF_BYTES_MAX as u64).read_to_end(&mut read)?;
+                &read
             }
         };
         let http = match exchange.response_head.is_empty() {
-            true => head::Stored { content_type: Some(media_type(&start)), ..head::Stored::default() },
-            false => head::response(&exchange.response_head, len, &start),
+            true => head::Stored { content_type: Some(media_type(start)), ..head::Stored::default() },
+            false => head::response(&exchange.response_head, len, start),
         };
         let (payload, whole_block) = match held {
-            Some(bytes) => (Digest::of(&[bytes]), None),
+            Some(bytes) => (digests::of(&[bytes]), None),
             None => {
-                let (payload, block) = digest_stream(&http.bytes, &*body)?;
+                let (payload, block) = digests::of_stream(&http.bytes, &*body)?;
                 (payload, Some(block))
             }
         };
         let (kind, payload) = self.decide(&exchange, &http, len, payload);
         if let (Kind::Response, Some(media)) = (&kind, exchange.media) {
             exchange.notes.push("media", &media.to_string());
-            let http = head::response(&exchange.response_head, 0, &start);
+            let http = head::response(&exchange.response_head, 0, start);
             let ready = self.answer(&exchange, &http, &kind, payload, Some(b""), (0, None));
             self.body = spare;
             return ready;
@@ -164,9 +170,9 @@ impl<'a> Worker<'a> {
     /// The record of a feed whose bytes are not kept. Not a capture: no index lists the record, and no reader is sent
     /// there.
     fn words(&mut self, exchange: &Exchange) -> io::Result<Ready> {
-        let (payload, _) = digest_stream(b"", &*exchange.body)?;
+        let (payload, _) = digests::of_stream(b"", &*exchange.body)?;
         let block = record::metadata_block(exchange);
-        let block_digest = Digest::of(&[&block]);
+        let block_digest = digests::of(&[&block]);
         let warc = record::words(exchange, &new_id(), &block_digest, block.len() as u64);
         let mut bytes = Vec::with_capacity(block.len() + 512);
         self.packer.pack(&[&warc, &block, record::END], &mut bytes)?;
@@ -228,7 +234,7 @@ impl<'a> Worker<'a> {
         let streams = holds_body(kind) && held.is_none();
         let block_digest = match whole_block {
             Some(digest) if streams => digest,
-            _ => Digest::of(&block),
+            _ => digests::of(&block),
         };
         let body_len = if streams { len } else { block[1].len() as u64 };
         let block_len = block[0].len() as u64 + body_len;
@@ -245,14 +251,14 @@ impl<'a> Worker<'a> {
         if self.settings.request_records && !exchange.request_head.is_empty() {
             let (open, secret) = (&self.settings.open_headers, &self.settings.secret_headers);
             let block = redact::request(&exchange.request_head, open, secret);
-            let digest = Digest::of(&[&block]);
+            let digest = digests::of(&[&block]);
             let warc = record::request(exchange, &new_id(), &id, &digest, block.len() as u64);
             self.packer.pack(&[&warc, &block, record::END], &mut out)?;
             records += 1;
         }
         if self.settings.metadata_records {
             let block = record::metadata_block(exchange);
-            let digest = Digest::of(&[&block]);
+            let digest = digests::of(&[&block]);
             let warc = record::metadata(exchange, &new_id(), &id, &digest, block.len() as u64);
             self.packer.pack(&[&warc, &block, record::END], &mut out)?;
             records += 1;
@@ -260,7 +266,7 @@ impl<'a> Worker<'a> {
         // A revisit names the capture with its bytes; the text is stored there, if that capture was extracted.
         if !exchange.text.is_empty() && holds_body(kind) {
             let block = exchange.text.as_bytes();
-            let digest = Digest::of(&[block]);
+            let digest = digests::of(&[block]);
             let warc = record::conversion(exchange, &new_id(), &id, &digest, block.len() as u64);
             self.packer.pack(&[&warc, block, record::END], &mut out)?;
             records += 1;
@@ -325,85 +331,4 @@ fn media_type(start: &[u8]) -> String {
 
 fn status(http: &head::Stored) -> String {
     format!("{:03}", http.status)
-}
-
-fn digest_stream(http: &[u8], body: &dyn Payload) -> io::Result<(Digest, Digest)> {
-    let (mut payload, mut block) = (Hasher::default(), Hasher::default());
-    block.update(http);
-    let mut reader = body.reader()?.take(body.len());
-    let mut piece = vec![0; PIECE_BYTES];
-    let mut seen = 0;
-    loop {
-        match reader.read(&mut piece)? {
-            0 => break,
-            n => {
-                payload.update(&piece[..n]);
-                block.update(&piece[..n]);
-                seen += n as u64;
-            }
-        }
-    }
-    if seen != body.len() {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the body is shorter than it said"));
-    }
-    Ok((payload.finish(), block.finish()))
-}
-
-/// Compresses records held in memory, each as a member of its own.
-pub struct Packer {
-    engine: Engine,
-    plain: Vec<u8>,
-}
-
-enum Engine {
-    Gzip(libdeflater::Compressor),
-    Zstd(zstd::bulk::Compressor<'static>),
-    None,
-}
-
-impl Packer {
-    /// A packer at this level.
-    pub fn new(compression: Compression) -> io::Result<Self> {
-        let engine = match compression {
-            Compression::Gzip { level } => {
-                let level = libdeflater::CompressionLvl::new(i32::from(level))
-                    .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "no such gzip level"))?;
-                Engine::Gzip(libdeflater::Compressor::new(level))
-            }
-            Compression::Zstd { level } => {
-                let mut compressor = zstd::bulk::Compressor::new(i32::from(level))?;
-                compressor.include_checksum(true)?;
-                Engine::Zstd(compressor)
-            }
-            Compression::None => Engine::None,
-        };
-        Ok(Packer { engine, plain: Vec::new() })
-    }
-
-    /// Appends these pieces as one member.
-    pub fn pack(&mut self, parts: &[&[u8]], out: &mut Vec<u8>) -> io::Result<()> {
-        if matches!(self.engine, Engine::None) {
-            parts.iter().for_each(|part| out.extend_from_slice(part));
-            return Ok(());
-        }
-        self.plain.clear();
-        parts.iter().for_each(|part| self.plain.extend_from_slice(part));
-        let start = out.len();
-        match &mut self.engine {
-            Engine::Gzip(compressor) => {
-                out.resize(start + compressor.gzip_compress_bound(self.plain.len()), 0);
-                let written = compressor
-                    .gzip_compress(&self.plain, &mut out[start..])
-                    .map_err(|_| io::Error::other("gzip: the output did not fit its bound"))?;
-                out.truncate(start + written);
-            }
-            Engine::Zstd(compressor) => {
-                out.resize(start + zstd::zstd_safe::compress_bound(self.plain.len()), 0);
-                let written = compressor.compress_to_buffer(&self.plain, &mut out[start..])?;
-                out.truncate(start + written);
-            }
-            Engine::None => {}
-        }
-        Ok(())
-    }
 }

@@ -8,7 +8,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,9 +18,10 @@ use nephila_core::store::{Digest, cdxj};
 use nephila_core::time::Timestamp;
 
 use super::acked::Acked;
-use super::compress::{Packer, Ready};
+use super::compress::Ready;
 use super::id::new_id;
 use super::memory::{Memory, Remembered};
+use super::pack::Packer;
 use super::settings::Settings;
 use super::{Error, Kind, Receipt, Reply, Summary, guard};
 use super::{damage, recover};
@@ -28,8 +29,10 @@ use crate::contents::{Contents, Listed};
 use crate::disk::{Disk, DiskFile, Sink};
 use crate::index::{self, Sorter};
 
-/// Maximum exchanges per commit.
-const COMMIT_EXCHANGES_MAX: usize = 256;
+/// Maximum exchanges per commit, so that a disk that syncs thirty times a second still takes thousands of pages.
+const COMMIT_EXCHANGES_MAX: usize = 1024;
+/// Maximum sleep between two looks at the queue during a group.
+const NAP: Duration = Duration::from_millis(10);
 /// Maximum bytes per commit, so that a sync stays short.
 const COMMIT_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// Maximum names tried for a new file; more than one only if the clock went back.
@@ -130,13 +133,22 @@ impl Writer {
     }
 
     /// Writes one exchange and all that follow within the commit interval, then commits.
+    ///
+    /// Exchanges gather in the queue while this thread sleeps: to be woken for each of them costs more than to write it.
     fn gather(&mut self, inbox: &Receiver<(Ready, Reply)>, ready: Ready, reply: Reply) {
         let until = Instant::now() + self.settings.commit_interval;
         self.write(ready, reply);
         while self.waiting.len() < COMMIT_EXCHANGES_MAX && self.uncommitted() < COMMIT_BYTES_MAX {
-            match inbox.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            match inbox.try_recv() {
                 Ok((ready, reply)) => self.write(ready, reply),
-                Err(_) => break,
+                Err(TryRecvError::Disconnected) => break,
+                Err(TryRecvError::Empty) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        break;
+                    }
+                    std::thread::sleep(left.min(NAP));
+                }
             }
         }
         self.commit();
