@@ -7,8 +7,10 @@
 //! Work is counted too (`meter.rs`): the input of each layer, the input since the last output, and at regular intervals
 //! the caller's deadline and CPU limit.
 //!
-//! [`decode`] decodes the codings of `Content-Encoding`. [`unpack`] decodes a file that is itself gzip.
+//! [`decode`] decodes the codings of `Content-Encoding`; [`at_once`] is a short way for most bodies. [`unpack`] decodes a
+//! file that is itself gzip.
 
+mod at_once;
 mod meter;
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -17,6 +19,7 @@ use std::rc::Rc;
 use nephila_core::handler::sniff;
 use nephila_core::spider::coding::{Coding, Codings};
 
+pub use at_once::at_once;
 pub use meter::{BARREN_BYTES_MAX, LAYER_BYTES_MAX, Stop};
 use meter::{Meter, Metered};
 

@@ -427,7 +427,8 @@ impl Inner {
     }
 
     pub(crate) fn keep(&self, url: &CrawlUrl, connection: Connection) {
-        self.pool.put(url.origin().into(), connection);
+        let key = connection.noted.as_ref().map(|noted| noted.key.clone());
+        self.pool.put(key.unwrap_or_else(|| url.origin().into()), connection);
     }
 
     /// The date of a moment in a fetch that ends now: the wall clock time minus the monotonic time since that moment.

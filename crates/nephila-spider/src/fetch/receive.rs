@@ -362,8 +362,8 @@ impl Speed {
     }
 }
 
-/// Decodes the content codings on a blocking thread, when the host gets its turn. Decoding ends at the deadline, or
-/// when the CPU limit is reached.
+/// Decodes the content codings: at once if that is little work, otherwise on a blocking thread when the host gets its
+/// turn. There decoding ends at the deadline, or when the CPU limit is reached.
 async fn undo(
     inner: &Inner,
     host: &str,
@@ -373,10 +373,17 @@ async fn undo(
     limits: Limits,
     keep: bool,
 ) -> (Option<Body>, Option<(decode::Decoded, Option<Body>)>) {
+    let budget = inner.budget.clone();
+    let at_once = body.in_memory().and_then(|coded| decode::at_once(&codings, coded, limits.decoded));
+    if let Some(bytes) = at_once {
+        let decoded = decode::Decoded { bytes: bytes.len() as u64, note: Note::Whole };
+        let mut kept = keep.then(|| Spool::new(budget, Some(decoded.bytes)));
+        let done = kept.as_mut().map_or(Ok(()), |kept| kept.push(&bytes));
+        return (Some(body), done.ok().map(|()| (decoded, kept.map(Spool::finish))));
+    }
     let Ok(turn) = timeout_at(deadline, inner.decoders.turn(host)).await else {
         return (Some(body), None);
     };
-    let budget = inner.budget.clone();
     let task = tokio::task::spawn_blocking(move || {
         let began = thread_cpu();
         let spent = || thread_cpu().saturating_sub(began);
