@@ -6,6 +6,7 @@
 //! Invariants: data reported as durable is synced; after a crash, opening recovers exactly that data.
 
 mod away;
+mod pool;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
