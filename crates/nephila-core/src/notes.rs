@@ -30,11 +30,12 @@ impl Notes {
         lines.names.push((name, lines.values.len()));
     }
 
-    /// Makes room for this number of lines with this number of bytes together.
-    pub fn reserve(&mut self, lines: usize, bytes: usize) {
+    /// Appends the lines of others.
+    pub fn append(&mut self, others: &Notes) {
         let all = Arc::make_mut(&mut self.0);
-        all.names.reserve(lines);
-        all.values.reserve(bytes);
+        all.names.reserve(others.len());
+        all.values.reserve(others.0.values.len());
+        self.extend(others.iter());
     }
 
     /// Replaces the value of every line with this name.
@@ -108,17 +109,13 @@ mod tests {
         let copy = notes.clone();
         notes.push_with("depth", |value| value.push_str("12"));
         notes.set("outcome", "read-timeout");
+        notes.append(&Notes::from([("job", "crawl")]));
         let all: Vec<_> = notes.iter().collect();
-        assert_eq!(
-            all,
-            [
-                ("outcome", "read-timeout"),
-                ("via", ""),
-                ("outlink", "http://a.test/ L a/@href"),
-                ("depth", "12")
-            ]
-        );
-        assert_eq!((notes.len(), notes.iter().len(), copy.len()), (4, 4, 3));
+        let link = "http://a.test/ L a/@href";
+        let want =
+            [("outcome", "read-timeout"), ("via", ""), ("outlink", link), ("depth", "12"), ("job", "crawl")];
+        assert_eq!(all, want);
+        assert_eq!((notes.len(), notes.iter().len(), copy.len()), (5, 5, 3));
         assert_eq!((copy.get("outcome"), copy.get("depth")), (Some("fetched"), None));
         assert_eq!(format!("{:?}", Notes::from([("a", "b")])), r#"[("a", "b")]"#);
         assert!(Notes::default().is_empty());

@@ -170,7 +170,7 @@ pub(super) async fn offer_as(
         },
         _ => None,
     };
-    let links = intake::links(shared, known, url, target.as_ref(), findings.as_ref());
+    let links = intake::links(shared, known, url, target.as_ref(), findings.as_deref());
     for target in &links.moved {
         shared.widen(known.job, target).await?;
     }

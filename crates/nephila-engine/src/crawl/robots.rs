@@ -46,7 +46,7 @@ pub async fn robots(shared: &Shared, ticket: Ticket) -> anyhow::Result<()> {
     let mut trace = shared.trace(&ticket);
     trace.enter("fetch");
     let asked = ask(shared, &ticket, &url, Some(shared.settings.robots.bytes_max), &mut trace).await?;
-    let Some(EndedFetch { mut fetched, began, took, request, .. }) = asked else {
+    let Some(EndedFetch { mut fetched, began, took, request, .. }) = asked.map(|asked| *asked) else {
         trace.ended(Outcome::StopList, None);
         let report = RobotsReport::of(RobotsResult::Unreachable, Duration::ZERO);
         return Ok(shared.handle.robots(ticket.id, report).await?);

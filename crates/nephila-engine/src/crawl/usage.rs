@@ -49,7 +49,7 @@ pub(crate) async fn lines(shared: &Shared, url: &CrawlUrl, findings: Option<&Fin
         Some(words) => words,
         None => {
             // Another process read the robots.txt, or this one did long ago.
-            let explained = shared.handle.explain(url).await.ok();
+            let explained = Box::pin(shared.handle.explain(url)).await.ok();
             let words = explained.and_then(|it| it.robots).map(|robots| robots.notes).unwrap_or_default();
             shared.usage.set(origin.to_owned(), &words);
             words.into()

@@ -9,9 +9,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use nephila_core::frontier::Action;
 use nephila_core::frontier::outlook::{Left, Outlook};
-use nephila_core::frontier::ticket::{Purpose, Report};
+use nephila_core::frontier::ticket::{Purpose, Report, Ticket};
 use nephila_core::job::{Counts, Limit, Limits, State};
 use nephila_core::spider::Outcome;
 use nephila_core::spider::outcome::Class;
@@ -261,7 +262,7 @@ pub async fn take(room: &Room, actions: &mut Actions) -> Option<(Action, OwnedSe
     Some((actions.next().await?, permit))
 }
 
-/// Spawns the task of an action. A panic in a fetch is caught, and reported as a crash.
+/// Spawns the task of an action.
 pub fn start(
     shared: &Arc<Shared>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
@@ -274,31 +275,37 @@ pub fn start(
             drop(permit);
             tasks.spawn(async move { Ok(resolve::resolve(&shared, host, &origin).await?) });
         }
-        Action::Fetch(ticket) => {
-            tasks.spawn(async move {
-                let (id, url) = (ticket.id, ticket.url.clone());
-                let carried = survive(async {
-                    if ticket.purpose == Purpose::Robots {
-                        let _permit = permit;
-                        Box::pin(robots::robots(&shared, ticket)).await
-                    } else {
-                        page::page(&shared, ticket, permit).await
-                    }
-                });
-                match carried.await {
-                    Ok(ended) => ended,
-                    Err(Panicked) => {
-                        tracing::warn!(
-                            url = %shown(&url),
-                            "a fault of ours ended the fetch of {}: please report it",
-                            shown(&url)
-                        );
-                        let report = Report::of(Outcome::Crashed, 0, Duration::ZERO);
-                        shared.counts.ended(Outcome::Crashed, 0);
-                        Ok(shared.handle.report(id, report).await?)
-                    }
-                }
-            });
+        Action::Fetch(ticket) => _ = tasks.spawn(carry(shared, ticket, permit)),
+    }
+}
+
+/// Carries a ticket through all steps. A panic is caught, and reported as a crash. The work is in a box of its own: the
+/// future of a task is moved a few times, and lies in memory until somebody has joined the task.
+fn carry(
+    shared: Arc<Shared>,
+    ticket: Ticket,
+    permit: OwnedSemaphorePermit,
+) -> impl Future<Output = anyhow::Result<()>> + Send + 'static {
+    let (id, url, own) = (ticket.id, ticket.url.clone(), shared.clone());
+    let work: BoxFuture<'static, anyhow::Result<()>> = match ticket.purpose {
+        Purpose::Robots => Box::pin(async move {
+            let _permit = permit;
+            robots::robots(&own, ticket).await
+        }),
+        Purpose::Page => Box::pin(async move { page::page(&own, ticket, permit).await }),
+    };
+    async move {
+        match survive(work).await {
+            Ok(ended) => ended,
+            Err(Panicked) => {
+                tracing::warn!(
+                    url = %shown(&url),
+                    "a fault of ours ended the fetch of {}: please report it",
+                    shown(&url)
+                );
+                shared.counts.ended(Outcome::Crashed, 0);
+                Ok(shared.handle.report(id, Report::of(Outcome::Crashed, 0, Duration::ZERO)).await?)
+            }
         }
     }
 }
@@ -438,6 +445,15 @@ mod tests {
         assert!(!waited.is_enough(0, &outlook(Left::Work, 9_000), hour, at(9_999)), "there is work");
         assert!(!waited.is_enough(1, &outlook(Left::Held, 5_700), hour, at(4_000)), "a page came just now");
         assert!(waited.is_enough(1, &outlook(Left::Held, 5_700), hour, at(7_700)), "that was an hour ago");
+    }
+
+    #[test]
+    fn pro_07_a_task_of_a_page_is_small() {
+        fn bytes<F>(_: impl Fn(Arc<Shared>, Ticket, OwnedSemaphorePermit) -> F) -> usize {
+            size_of::<F>()
+        }
+        let bytes = bytes(carry);
+        assert!(bytes <= 1_024, "{bytes} bytes, and the runtime moves them");
     }
 
     #[tokio::test]

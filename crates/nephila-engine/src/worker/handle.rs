@@ -300,13 +300,14 @@ impl Handle {
     }
 
     /// Reports the outcome of a ticket.
-    pub async fn report(&self, id: TicketId, report: Report) -> Result<(), Stopped> {
-        self.send(Event::Report(id, Box::new(report))).await
+    pub fn report(&self, id: TicketId, report: Report) -> impl Future<Output = Result<(), Stopped>> {
+        // Boxed here: a future that holds a report is large.
+        self.send(Event::Report(id, Box::new(report)))
     }
 
     /// Reports the result of a robots.txt request.
-    pub async fn robots(&self, id: TicketId, report: RobotsReport) -> Result<(), Stopped> {
-        self.send(Event::Robots(id, Box::new(report))).await
+    pub fn robots(&self, id: TicketId, report: RobotsReport) -> impl Future<Output = Result<(), Stopped>> {
+        self.send(Event::Robots(id, Box::new(report)))
     }
 
     /// Reports the addresses of a host; there is at least one.

@@ -43,7 +43,7 @@ pub(crate) async fn ask(
     url: &CrawlUrl,
     body_bytes_max: Option<u64>,
     trace: &mut Trace,
-) -> Result<Option<EndedFetch>, Stopped> {
+) -> Result<Option<Box<EndedFetch>>, Stopped> {
     let first = ask_once(shared, ticket, url, body_bytes_max, trace).await?;
     let Some((asked, sent)) = first else { return Ok(None) };
     // Digest authentication: the site sends a challenge first. The response is a request like any other, with a crawl
@@ -55,6 +55,19 @@ pub(crate) async fn ask(
     if !again || rest > SECOND_REST_MAX {
         return Ok(Some(asked));
     }
+    Box::pin(ask_again(shared, ticket, url, body_bytes_max, trace, asked)).await
+}
+
+/// Makes the request once more, after its rest, with an answer to the challenge.
+async fn ask_again(
+    shared: &Shared,
+    ticket: &Ticket,
+    url: &CrawlUrl,
+    body_bytes_max: Option<u64>,
+    trace: &mut Trace,
+    asked: Box<EndedFetch>,
+) -> Result<Option<Box<EndedFetch>>, Stopped> {
+    let (fetched, rest) = (&asked.fetched, ticket.host_rest.max(ticket.slot_rest));
     let mut line = line_of(shared, ticket, fetched, asked.began, asked.took, None);
     line.purpose = purpose_of(ticket);
     asked.request.ended(line).await;
@@ -69,7 +82,7 @@ pub(super) async fn ask_once(
     url: &CrawlUrl,
     body_bytes_max: Option<u64>,
     trace: &mut Trace,
-) -> Result<Option<(EndedFetch, Option<HeaderValue>)>, Stopped> {
+) -> Result<Option<(Box<EndedFetch>, Option<HeaderValue>)>, Stopped> {
     let mut fields = shared.fields_for(url, false);
     let sent = fields.iter().find(|(name, _)| *name == AUTHORIZATION).map(|(_, value)| value.clone());
     let conditions = conditions(shared, ticket, url);
@@ -109,7 +122,7 @@ pub(super) async fn ask_once(
         _ => fetched.timings.total.min(began_at.elapsed()),
     };
     let asked = EndedFetch { fetched, began, took, conditional, request: logged };
-    Ok(Some((asked, sent)))
+    Ok(Some((Box::new(asked), sent)))
 }
 
 /// How a remote spider is to read a page. `None` if the body is needed here: of a robots.txt, for the text of a page, for

@@ -60,12 +60,12 @@ pub(super) async fn read(
     ticket: &Ticket,
     url: &CrawlUrl,
     fetched: &mut Fetched,
-) -> Result<Option<Findings>, Unread> {
+) -> Result<Option<Box<Findings>>, Unread> {
     if fetched.outcome.action() != Action::Keep {
         return Ok(None);
     }
     if let Some(findings) = fetched.findings.take() {
-        return Ok(Some(*findings));
+        return Ok(Some(findings));
     }
     let start = |decoded: &nephila_spider::Body| decoded.start(shared.settings.handler.page_bytes_max).ok();
     let Some(body) = fetched.decoded.as_ref().and_then(start) else { return Ok(None) };
@@ -79,7 +79,7 @@ pub(crate) async fn read_body(
     fields: &HeaderMap,
     body: bytes::Bytes,
     read_as: ReadAs,
-) -> Result<Findings, Unread> {
+) -> Result<Box<Findings>, Unread> {
     let limits = shared.page_limits();
     let (own, fields) = (url.clone(), fields.clone());
     let (agent, reader) = (shared.settings.identity.agent.clone(), shared.stages.read.clone());
@@ -87,7 +87,7 @@ pub(crate) async fn read_body(
         let (keys, agent) = (KeyRules::default(), &*agent);
         let page = Page { url: &own, fields: &fields, body: &body, read_as, agent, keys: &keys };
         let began = Instant::now();
-        reader.read(&page, &limits, &mut || began.elapsed() > READ_TIME_MAX)
+        Box::new(reader.read(&page, &limits, &mut || began.elapsed() > READ_TIME_MAX))
     });
     read.await
 }
