@@ -131,8 +131,11 @@ impl Robots {
         if path.split('?').next() == Some("/robots.txt") {
             return RobotsVerdict { allowed: true, rule: None };
         }
+        if self.rules.is_empty() {
+            return RobotsVerdict { allowed: true, rule: None };
+        }
         work(path.len());
-        let path = NormalPath::of(path);
+        let path = NormalPath::of(path, self.rules.len());
         match self.rules.iter().find(|rule| rule.pattern.matches(&path, &mut work)) {
             Some(rule) => RobotsVerdict { allowed: rule.allow, rule: Some((rule.line, &rule.text)) },
             None => RobotsVerdict { allowed: true, rule: None },

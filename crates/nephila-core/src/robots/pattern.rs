@@ -16,6 +16,9 @@ use crate::url::percent;
 /// Number of pairs of a pattern that are looked up before the match.
 const PAIRS_MAX: usize = 8;
 
+/// Up to this number of rules, pairs are not looked up: to note those of a path costs more than to compare a few rules.
+const RULES_FEW: usize = 32;
+
 /// The delimiters between the parts of a URI, which delimit nothing behind the question mark (RFC 3986, 3.4). `#` is
 /// not among them: a bare `#` never stands there.
 const DELIMITERS: &[u8] = b":/?@[]";
@@ -29,14 +32,15 @@ pub(super) struct NormalPath {
 }
 
 impl NormalPath {
-    pub(super) fn of(path: &str) -> Self {
+    /// For the comparison with this number of rules.
+    pub(super) fn of(path: &str, rules: usize) -> Self {
         let path = if path.is_empty() { "/" } else { path };
         let text = match planted::is(Bug::RobotsRawPath) {
             true => path.as_bytes().to_vec(),
             false => normal(path.as_bytes(), false),
         };
         let plain_query = with_plain_query(&text);
-        let mut facts = Facts::of(&text);
+        let mut facts = Facts::of(&text, rules > RULES_FEW);
         if let Some(text) = &plain_query {
             facts.add(text);
         }
@@ -48,26 +52,31 @@ impl NormalPath {
 /// a match, which keeps ten thousand rules with wildcards cheap.
 struct Facts {
     bytes: Bytes,
-    /// One bit for each pair.
+    /// One bit for each pair; empty if pairs are not looked up.
     pairs: Vec<u64>,
 }
 
 impl Facts {
-    fn of(path: &[u8]) -> Self {
-        let mut facts = Facts { bytes: Bytes::default(), pairs: vec![0; 1 << 10] };
+    fn of(path: &[u8], has_pairs: bool) -> Self {
+        let pairs = if has_pairs { vec![0; 1 << 10] } else { Vec::new() };
+        let mut facts = Facts { bytes: Bytes::default(), pairs };
         facts.add(path);
         facts
     }
 
     fn add(&mut self, path: &[u8]) {
         self.bytes.add(path);
+        if self.pairs.is_empty() {
+            return;
+        }
         for pair in pairs_of(path) {
             self.pairs[usize::from(pair >> 6)] |= 1 << (pair & 63);
         }
     }
 
+    /// Whether a pair may occur.
     fn has_pair(&self, pair: u16) -> bool {
-        self.pairs[usize::from(pair >> 6)] >> (pair & 63) & 1 == 1
+        self.pairs.is_empty() || self.pairs[usize::from(pair >> 6)] >> (pair & 63) & 1 == 1
     }
 }
 
