@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Request, StatusCode};
+use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
@@ -34,6 +34,7 @@ use super::content::Content;
 use super::guard::{Asker, Guard, Who, seconds};
 use super::hub::Hub;
 use super::idempotency::Memory;
+use super::popular::{Look, Popular};
 use super::problem::{HttpAnswer, problem, retry_after};
 use super::question::{FORWARDED, HttpQuestion};
 use super::room::{Place, Room};
@@ -99,6 +100,8 @@ struct Shell<A> {
     guard: Guard,
     /// Answers by `Idempotency-Key`.
     memory: Memory,
+    /// Answers that many ask for.
+    popular: Popular,
     /// Places of clients that follow a stream.
     streams: Arc<Semaphore>,
     hub: Option<Arc<Hub>>,
@@ -116,7 +119,8 @@ pub async fn serve<A: Answers>(
     let room = Room::new(connections_max);
     let streams = Arc::new(Semaphore::new(STREAMS_MAX));
     let hub = answers.live().map(|source| Arc::new(Hub::new(source)));
-    let shell = Arc::new(Shell { answers, guard, memory: Memory::default(), streams, hub });
+    let (memory, popular) = (Memory::default(), Popular::default());
+    let shell = Arc::new(Shell { answers, guard, memory, popular, streams, hub });
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let Ok(stream) = listener.next().await else {
@@ -257,11 +261,21 @@ where
 impl<A: Answers> Shell<A> {
     /// Answers a request, or repeats the answer to the same request.
     async fn answer(&self, asker: &Asker, asked: HttpQuestion) -> HttpAnswer {
-        match self.memory.open(asker.name(), &asked, seconds()) {
-            Ok(None) => self.answers.answer(asked).await,
+        let changes = !matches!(asked.method, Method::GET | Method::HEAD);
+        let look = self.popular.look(asker.name(), &asked, Instant::now());
+        let answer = match self.memory.open(asker.name(), &asked, seconds()) {
+            Ok(None) => match look {
+                Look::Known(answer) => answer,
+                Look::Make(None) => self.answers.answer(asked).await,
+                Look::Make(Some(wanted)) => self.popular.keep(wanted, self.answers.answer(asked).await).await,
+            },
             Ok(Some(open)) => open.keep(self.answers.answer(asked).await).await,
             Err(instead) => *instead,
+        };
+        if changes {
+            self.popular.forget();
         }
+        answer
     }
 
     /// Sends a stream, for as long as the client takes its pieces. The connection leaves its place to others.

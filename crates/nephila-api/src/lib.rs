@@ -49,6 +49,7 @@ mod one;
 pub mod operation;
 pub mod operations;
 pub mod politeness;
+mod popular;
 mod problem;
 mod proof;
 pub mod public;
