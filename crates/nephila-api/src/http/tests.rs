@@ -348,7 +348,14 @@ async fn the_time_of_a_connection_begins_anew_with_each_whole_request() {
     let dir = tempfile::tempdir().unwrap();
     let answers = Arc::new(ReadOnly::new(dir.path(), "here"));
     let streams = Arc::new(Semaphore::new(STREAMS_MAX));
-    let shell = Shell { answers, guard: tokens(), memory: Memory::default(), streams, hub: None };
+    let shell = Shell {
+        answers,
+        guard: tokens(),
+        memory: Memory::default(),
+        popular: Popular::default(),
+        streams,
+        hub: None,
+    };
     let deadline = Arc::new(Deadline::new(CONNECTION_TIMEOUT));
     let client = Client { place: Room::new(1).enter().await, deadline: deadline.clone(), is_tls: false };
     let cut = || *deadline.0.lock().unwrap();

@@ -50,7 +50,8 @@ use nephila_engine::settings::Settings;
 pub use bind::{Bound, among, bind, token};
 
 /// Maximum number of TCP connections served at the same time, including other nodes; further connections wait.
-pub const CONNECTIONS_MAX: usize = 128;
+/// Enough for two hundred dashboards that open at once: a connection that has not asked yet makes room for later ones.
+pub const CONNECTIONS_MAX: usize = 512;
 /// Maximum number of concurrent requests that were not forwarded. Lower than the number of connections, so that
 /// forwarded requests find capacity and two nodes never wait for each other (no deadlock).
 pub const CLIENTS_MAX: usize = 32;
