@@ -9,11 +9,11 @@
 
 use std::fmt;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use nephila_engine::private;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::PemObject;
@@ -167,8 +167,8 @@ pub fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>>
 /// Reads at most [`FILE_BYTES_MAX`] bytes of a file. Fails for a secret file that other users can access.
 pub fn read(path: &Path, is_secret: bool) -> anyhow::Result<Vec<u8>> {
     let file = std::fs::File::open(path)?;
-    let mode = file.metadata()?.permissions().mode();
-    anyhow::ensure!(!is_secret || mode & 0o077 == 0, "it can be read by others: chmod 600 it");
+    let is_closed = !is_secret || private::is_secret(&file.metadata()?);
+    anyhow::ensure!(is_closed, "it can be read by others: chmod 600 it");
     let mut text = Vec::new();
     file.take(FILE_BYTES_MAX).read_to_end(&mut text)?;
     Ok(text)

@@ -5,12 +5,13 @@
 
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use anyhow::Context;
 use nephila_spider::sign::{Key, Signed, Signer};
 
+use crate::private;
 use crate::settings::{Identity, Sign, usage};
 
 /// Maximum size of a key file in bytes.
@@ -50,8 +51,8 @@ pub fn make(file: &Path) -> anyhow::Result<Key> {
 pub fn read(path: &Path) -> anyhow::Result<Key> {
     let what = || format!("identity.key_file {}", path.display());
     let file = std::fs::File::open(path).with_context(what)?;
-    let mode = file.metadata().with_context(what)?.permissions().mode();
-    anyhow::ensure!(mode & 0o077 == 0, "{} can be read by others: chmod 600 it", what());
+    let is_closed = private::is_secret(&file.metadata().with_context(what)?);
+    anyhow::ensure!(is_closed, "{} can be read by others: chmod 600 it", what());
     let mut text = Vec::new();
     file.take(KEY_BYTES_MAX).read_to_end(&mut text).with_context(what)?;
     Key::from_pem(&text).with_context(what)
@@ -59,6 +60,8 @@ pub fn read(path: &Path) -> anyhow::Result<Key> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]

@@ -31,6 +31,8 @@ pub const OURS: &[&str] = &[
 ];
 /// Permission bits of group and others.
 const OF_OTHERS: u32 = 0o077;
+/// Permission bit for reading by the group.
+const READ_BY_GROUP: u32 = 0o040;
 
 /// Sets the umask: this process creates folders with 0700 and files with 0600.
 pub fn keep_private() {
@@ -95,9 +97,38 @@ pub fn close_one(path: &Path, closed: &mut u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether only its owner can read a file with a secret. Of a file that root gave to this process, which is not root's, the group may
+/// read it as well: Kubernetes makes the files of a Secret so, and only root chooses their group.
+pub fn is_secret(file: &fs::Metadata) -> bool {
+    is_closed(file.mode(), file.uid(), rustix::process::geteuid().as_raw())
+}
+
+fn is_closed(mode: u32, owner: u32, us: u32) -> bool {
+    let permitted = if owner == 0 && us != 0 { READ_BY_GROUP } else { 0 };
+    mode & OF_OTHERS & !permitted == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sec_06_the_group_may_read_a_secret_that_root_gave_us_and_no_other() {
+        let (root, us, other) = (0, 65_532, 1_000);
+        for (mode, owner, process, want) in [
+            (0o400, us, us, true),
+            (0o600, us, us, true),
+            (0o440, root, us, true),
+            (0o640, root, us, true),
+            (0o440, us, us, false),
+            (0o440, other, us, false),
+            (0o440, root, root, false),
+            (0o460, root, us, false),
+            (0o444, root, us, false),
+        ] {
+            assert_eq!(is_closed(mode, owner, process), want, "{mode:o} of {owner}, read by {process}");
+        }
+    }
 
     #[test]
     fn sec_06_what_is_ours_is_closed_and_what_is_not_is_left() {
