@@ -130,6 +130,7 @@ impl Steps {
             ("agents", &["agents"]),
             ("API, short", &["api-fuzz", "--short", "--requests", "300"]),
             ("documentation site", &["site", "--check"]),
+            ("deployment", &["deploy"]),
         ]);
         self.run("chaos, short", || {
             let small = "--nodes 3 --servers 1 --partitions 12 --hosts 24 --pages 1000";

@@ -22,6 +22,7 @@ mod crash;
 mod crawl;
 mod dashboard;
 mod deny;
+mod deploy;
 mod docs;
 mod examples;
 mod floors;
@@ -115,6 +116,8 @@ enum Command {
     Tour(tour::Args),
     /// Builds the manual as a site, and checks its links, its commands and that it loads nothing from elsewhere.
     Site(site::Args),
+    /// Judges the manifests of Kubernetes, the Helm chart, the compose file and the workflow, also on real nodes and NATS servers.
+    Deploy(deploy::Args),
     /// Counts indefinite words in comments, help and manual; fails above the limits.
     Words,
     /// Worlds made from seeds, with faults and checkers: `frontier`, `cluster`, `scale`, `feeds`, `reflog`; and `planted`, bugs
@@ -198,6 +201,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Dashboard(args) => dashboard::run(&args),
         Command::Tour(args) => tour::run(&args),
         Command::Site(args) => site::run(&args),
+        Command::Deploy(args) => deploy::run(&args),
         Command::Words => words::run(),
         Command::Sim(args) => sim::run(args),
         Command::State(args) => state::run(args),
