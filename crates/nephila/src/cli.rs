@@ -2,12 +2,14 @@
 //! environment.
 
 pub mod cluster;
+pub mod completions;
 pub mod crawl;
 pub mod export;
 pub mod feed;
 pub mod identity;
 pub mod link;
 pub mod list;
+pub mod man;
 pub mod mcp;
 pub mod serve;
 pub mod spider;
@@ -211,6 +213,16 @@ pub(crate) enum Command {
         after_help = "Examples:\n  nephila mcp -o docs\n  nephila mcp --node http://127.0.0.1:6374 --token-file read.token"
     )]
     Mcp(mcp::McpArgs),
+    /// Print a script by which a shell completes commands, flags and values.
+    #[command(
+        after_help = "Examples:\n  nephila completions bash > ~/.local/share/bash-completion/completions/nephila\n  nephila completions fish > ~/.config/fish/completions/nephila.fish"
+    )]
+    Completions(completions::CompletionsArgs),
+    /// Print the manual page of the program, or write the pages of all commands.
+    #[command(
+        after_help = "Examples:\n  nephila man | man -l -\n  nephila man --out ~/.local/share/man/man1"
+    )]
+    Man(man::ManArgs),
     #[command(flatten)]
     Ask(ask::Ask),
 }

@@ -30,6 +30,8 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Sql(args) => ask::sql(&args),
         Command::Top(args) => ask::top(&args),
         Command::Mcp(args) => ask::mcp(&args),
+        Command::Completions(args) => command::completions::run(args),
+        Command::Man(args) => command::man::run(&args),
         Command::Settings(args) => command::settings::run(&args),
         Command::Identity(command) => command::identity::run(&command),
         Command::Serve(args) => command::serve::run(&args),
