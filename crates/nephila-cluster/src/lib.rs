@@ -69,6 +69,7 @@ use nephila_engine::clock::Gate;
 use nephila_engine::crawl::tables::{Tables, Writer};
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::{Folder, new_secret};
+use nephila_engine::service::Service;
 use nephila_engine::settings::{self, ArchiveUpload, Settings, usage};
 use nephila_engine::{log, wire};
 
@@ -450,7 +451,7 @@ pub fn run(folder: Folder, mut settings: Settings) -> anyhow::Result<Exit> {
         };
         let trouble = alarm::Trouble::new(node.cluster.leases.clone(), "archive", &node.name);
         let sending = uploads.clone().map(|uploads| session::Task::spawn(uploads.run(trouble)));
-        let exit = shell::run(&node, &mut signals).await?;
+        let exit = shell::run(&node, &mut signals, &Service::of_environment()).await?;
         node.archive.close().await.context("closing the archive")?;
         if let Some(tables) = tables {
             tables.finish(&mut signals).await?;

@@ -25,6 +25,7 @@ use super::session::{Notice, Session, Task};
 use nephila_engine::clock::awake_or_not as now;
 use nephila_engine::exit::Exit;
 use nephila_engine::process::Signals;
+use nephila_engine::service::{Part, Service};
 
 /// Maximum sleep of the loop.
 pub(crate) const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -68,6 +69,9 @@ pub(crate) struct Shell {
     notices: (mpsc::Sender<Notice>, mpsc::Receiver<Notice>),
     /// Time of the last message that another process has this node's name.
     said_held: Option<Instant>,
+    service: Service,
+    /// The loop, and the thread that answers it.
+    part: Part,
 }
 
 /// Sleeps until this moment; forever with none.
@@ -79,7 +83,7 @@ pub(crate) async fn until(moment: Option<tokio::time::Instant>) {
 }
 
 /// Runs until told to leave.
-pub(crate) async fn run(node: &Arc<Node>, signals: &mut Signals) -> anyhow::Result<Exit> {
+pub(crate) async fn run(node: &Arc<Node>, signals: &mut Signals, service: &Service) -> anyhow::Result<Exit> {
     let first = tokio::select! {
         first = node.cluster.session_number() => first?,
         () = signals.next() => return Ok(Exit::Stopped),
@@ -104,7 +108,10 @@ pub(crate) async fn run(node: &Arc<Node>, signals: &mut Signals) -> anyhow::Resu
         opening: BTreeMap::new(),
         notices: mpsc::channel(NOTICES_MAX),
         said_held: None,
+        service: service.clone(),
+        part: service.part(),
     };
+    service.ready();
     tracing::info!(node = %node.name, "node {} joins cluster {}", node.name, node.settings.cluster.name);
     shell.run(signals).await
 }
@@ -145,6 +152,7 @@ impl Shell {
                     }
                 },
                 () = signals.next() => {
+                    self.service.stopping();
                     if std::mem::replace(&mut leaving, true) {
                         return Ok(Exit::StoppedHard);
                     }
@@ -167,6 +175,7 @@ impl Shell {
     }
 
     pub(crate) fn leave(&mut self, why: &str) {
+        self.service.stopping();
         tracing::info!(node = %self.node.name, reason = %why, "node {}: {why}; handing over", self.node.name);
         self.member.drain(now());
     }
@@ -213,9 +222,11 @@ impl Shell {
     }
 
     pub(crate) async fn say(&self) {
-        let Some(session) = &self.session else { return };
+        // Without a session there is no worker: the loop, which tries to get one, has come round.
+        let Some(session) = &self.session else { return self.part.alive() };
         let open = self.member.holdings().filter(|(_, phase)| *phase == Phase::Open).count();
         let Ok(Some(stats)) = tokio::time::timeout(CALL_MAX, session.stats()).await else { return };
+        self.part.alive();
         let (sent, waiting) = session.router.stats();
         let dropped: u64 = session.router.dropped().into_iter().map(|(_, links)| links).sum();
         tracing::info!(

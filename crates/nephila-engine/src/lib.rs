@@ -86,6 +86,8 @@ pub mod process;
 pub mod reach;
 #[doc(hidden)]
 pub mod remote;
+#[doc(hidden)]
+pub mod service;
 pub mod settings;
 #[doc(hidden)]
 pub mod stop_list;

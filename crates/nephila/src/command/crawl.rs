@@ -1,5 +1,6 @@
 //! `nephila crawl`, and `nephila serve` without a cluster: a whole crawl on one machine.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -23,6 +24,7 @@ use nephila_engine::exit::Exit;
 use nephila_engine::folder::{Folder, Lock, Plan};
 use nephila_engine::log;
 use nephila_engine::process::{Signals, block_on, raise_handle_limit, runtime};
+use nephila_engine::service::{BEAT, Part, Service};
 use nephila_engine::settings::{Settings, usage};
 use nephila_engine::wire;
 use nephila_engine::worker::Running;
@@ -85,7 +87,8 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
     raise_handle_limit(u32::try_from(settings.crawl.concurrency).unwrap_or(u32::MAX));
     let runtime = runtime(settings.crawl.threads)?;
     let exit = block_on(&runtime, async {
-        let mut progress = Progress::new(args.progress, args.quiet);
+        let service = Service::of_environment();
+        let mut progress = Progress::new(args.progress, args.quiet, service.clone());
         let bound = match (serves, &args.listen) {
             (Some(name), _) => bind(&settings, name).await?,
             (None, Some(address)) => listen(&settings, address).await?,
@@ -130,6 +133,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
             let Bound { listener, guard, tls, .. } = bound;
             tokio::spawn(nephila_api::serve(listener, questions, guard, tls, CONNECTIONS_MAX))
         });
+        service.ready();
         let prepare = async {
             begin(&shared).await?;
             reread::run(&shared, args.quiet).await?;
@@ -141,6 +145,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         let stopped = tokio::select! {
             prepared = prepare => prepared.map(|()| false)?,
             () = signals.next() => true,
+            never = answered(&shared, progress.part()) => match never {},
         };
         let tables = Tables::start(shared.folder.dir(), &shared.settings)?;
         let until = work::Until {
@@ -150,6 +155,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         };
         let end = match stopped {
             true => {
+                service.stopping();
                 drop(running.actions);
                 End::Stopped
             }
@@ -174,6 +180,16 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
     // A name lookup or a closing socket must not delay the end.
     runtime.shutdown_background();
     exit
+}
+
+/// Says that the crawl lives whenever the thread of its frontier has answered, until the loop of the crawl does.
+async fn answered(shared: &Shared, part: &Part) -> Infallible {
+    loop {
+        if shared.handle.stats().await.is_ok() {
+            part.alive();
+        }
+        tokio::time::sleep(BEAT).await;
+    }
 }
 
 /// The frontier of a folder. With `--mend`, a frontier that its journals cannot repair is set aside and a new one is

@@ -15,6 +15,7 @@ use nephila_engine::crawl::held::{Facts, limited_by};
 use nephila_engine::crawl::shared::Shared;
 use nephila_engine::crawl::work;
 use nephila_engine::human::{count, size};
+use nephila_engine::service::{Part, Service};
 use nephila_engine::worker::Stats;
 
 /// Interval of plain and JSON lines.
@@ -32,6 +33,9 @@ pub(crate) struct Progress {
     /// Samples: time and number of pages.
     history: VecDeque<(Instant, u64)>,
     shown: bool,
+    service: Service,
+    /// The loop of the crawl and the thread that answers it.
+    part: Part,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +63,7 @@ struct Look {
 }
 
 impl Progress {
-    pub(crate) fn new(how: crawl::Progress, quiet: bool) -> Progress {
+    pub(crate) fn new(how: crawl::Progress, quiet: bool, service: Service) -> Progress {
         let how = match how {
             _ if quiet => How::Quiet,
             crawl::Progress::Auto if std::io::stderr().is_terminal() => How::Bar,
@@ -68,13 +72,19 @@ impl Progress {
             crawl::Progress::Json => How::Json,
             crawl::Progress::None => How::Quiet,
         };
-        Progress { how, said: None, history: VecDeque::new(), shown: false }
+        Progress { how, said: None, history: VecDeque::new(), shown: false, part: service.part(), service }
+    }
+
+    /// The sign of life of the crawl, for the time before its loop runs.
+    pub(crate) fn part(&self) -> &Part {
+        &self.part
     }
 }
 
 impl work::Progress for Progress {
-    /// Called at every check of the loop.
+    /// Called at every check of the loop, with what the frontier's thread has answered: both live.
     fn show(&mut self, shared: &Shared, outlook: &Outlook, stats: &Stats, limits: &Limits) {
+        self.part.alive();
         let now = Instant::now();
         let done = shared.counts.all();
         self.history.push_back((now, done));
@@ -129,6 +139,7 @@ impl work::Progress for Progress {
 
     /// Prints that no more fetches begin.
     fn ending(&mut self, end: &End, open: usize) {
+        self.service.stopping();
         self.clear();
         if matches!(end, End::Stopped) && self.how != How::Quiet {
             write(

@@ -16,6 +16,7 @@ use nephila_cluster::api::{Bound, CONNECTIONS_MAX, bind};
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::Folder;
 use nephila_engine::process::{Signals, block_on, runtime};
+use nephila_engine::service::{BEAT, Service};
 use nephila_engine::settings::{Settings, usage};
 
 /// Runs the command.
@@ -83,14 +84,27 @@ fn read_only(folder: &Folder, settings: &Settings, args: &ServeArgs) -> anyhow::
             eprintln!("nephila: browse the archive at {url}/replay");
         }
         let answers = Arc::new(answers);
+        let service = Service::of_environment();
+        service.ready();
         tokio::select! {
             () = nephila_api::serve(listener, answers, guard, tls, CONNECTIONS_MAX) => {}
             () = signals.next() => {}
+            () = beat(&service) => {}
         }
+        service.stopping();
         Ok(Exit::Stopped)
     });
     runtime.shutdown_background();
     exit
+}
+
+/// Says that the archive is served, from the task that accepts connections. There is no other that decides.
+async fn beat(service: &Service) {
+    let part = service.part();
+    loop {
+        part.alive();
+        tokio::time::sleep(BEAT).await;
+    }
 }
 
 /// The settings of the last run of the crawl in a folder; those of this process, if the folder has none.

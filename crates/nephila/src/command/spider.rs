@@ -3,6 +3,7 @@
 use nephila_engine::exit::Exit;
 use nephila_engine::process::{Signals, block_on, raise_handle_limit, runtime};
 use nephila_engine::remote::v2::spider::{Options, run};
+use nephila_engine::service::Service;
 use tokio::sync::watch;
 
 use crate::cli::spider::SpiderArgs;
@@ -18,6 +19,7 @@ fn machine() -> String {
 pub(crate) fn spider(args: SpiderArgs) -> anyhow::Result<Exit> {
     let nodes = u32::try_from(args.node.len()).unwrap_or(u32::MAX);
     raise_handle_limit(args.concurrency.saturating_mul(nodes));
+    let service = Service::of_environment();
     let options = Options {
         nodes: args.node,
         name: args.name.unwrap_or_else(machine),
@@ -26,16 +28,20 @@ pub(crate) fn spider(args: SpiderArgs) -> anyhow::Result<Exit> {
         site_ca: args.site_ca,
         capacity: args.concurrency,
         held_bytes_max: u64::from(args.memory) << 20,
+        service: service.clone(),
     };
     let runtime = runtime(0)?;
     block_on(&runtime, async {
         let mut signals = Signals::new()?;
         let (stop, stopped) = watch::channel(false);
+        // It waits for nodes as long as it must: there is nothing else to be ready for.
+        service.ready();
         let mut work = std::pin::pin!(run(&options, stopped));
         tokio::select! {
             done = &mut work => return done.map(|_| Exit::Failed),
             () = signals.next() => {}
         }
+        service.stopping();
         eprintln!("nephila spider: finishing open fetches; Ctrl-C again ends at once");
         _ = stop.send(true);
         tokio::select! {

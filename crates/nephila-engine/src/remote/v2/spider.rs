@@ -31,6 +31,7 @@ use super::told::{Reader, Told};
 use super::{server, tls, translate};
 use crate::clock::awake_or_not;
 use crate::crawl::readers::Unread;
+use crate::service::Service;
 use crate::settings::usage;
 
 /// Time between two lines about the work.
@@ -57,6 +58,8 @@ pub struct Options {
     pub capacity: u32,
     /// Maximum number of bytes of results in memory that nodes have not stored, for each node.
     pub held_bytes_max: u64,
+    /// Told that the work for each node goes on.
+    pub service: Service,
 }
 
 /// What a spider has done.
@@ -211,6 +214,7 @@ impl Driver {
     async fn run(mut self, mut stop: watch::Receiver<bool>) -> anyhow::Result<Done> {
         let mut say = tokio::time::interval(SAY_EVERY);
         let mut said = Done::default();
+        let part = self.options.service.part();
         let mut is_leaving = false;
         loop {
             if let Some(end) = self.end.take() {
@@ -258,6 +262,7 @@ impl Driver {
                 },
                 () = due => self.agent.tick(awake_or_not()),
                 _ = say.tick() => {
+                    part.alive();
                     if self.done != said {
                         said = self.done;
                         let (node, running) = (&self.dial.node, self.agent.running());

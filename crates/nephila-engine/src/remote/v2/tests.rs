@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use super::spider::{Done, Options, run};
 use super::{Spiders, server};
 use crate::crawl::stage::Fetch;
+use crate::service::Service;
 use crate::settings::{Allow, Settings};
 
 /// Longer than anything here takes.
@@ -146,6 +147,7 @@ impl Node {
             site_ca: None,
             capacity: 8,
             held_bytes_max: 64 << 20,
+            service: Service::default(),
         }
     }
 }
