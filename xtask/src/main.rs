@@ -23,6 +23,7 @@ mod crawl;
 mod dashboard;
 mod deny;
 mod deploy;
+mod dist;
 mod docs;
 mod examples;
 mod floors;
@@ -131,6 +132,10 @@ enum Command {
     WebSpeed(webspeed::Args),
     /// Writes the generated pages under docs/, or compares them.
     Docs(docs::Args),
+    /// Everything of a release from one program: tarball, deb, rpm, image, list of parts, digests, and with a key the signature.
+    Dist(dist::Args),
+    /// Installs, runs and removes what `dist` has made, in roots of their own; with systemd, its unit as well. Needs root.
+    DistTry(dist::tried::Args),
     /// Licences, bans, version floors and, when the database can be had, advisories.
     Deny(deny::Args),
 }
@@ -217,6 +222,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         },
         Command::WebSpeed(args) => webspeed::run(args),
         Command::Docs(args) => docs::run(args),
+        Command::Dist(args) => dist::run(&args),
+        Command::DistTry(args) => dist::tried::run(&args),
         Command::Deny(args) => deny::run(args),
     }
 }

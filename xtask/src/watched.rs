@@ -44,6 +44,11 @@ impl Site {
         self.server.text("home")
     }
 
+    /// The file with the authority that its certificates are by.
+    pub(crate) fn ca(&self) -> Result<&str> {
+        self.server.text("ca")
+    }
+
     /// Settings for `--set`. Crawlers also fetch from these further ports.
     pub(crate) fn settings(&self, ports: &[u16]) -> Result<Vec<String>> {
         let mut all = vec![self.server.port("http_port")?, self.server.port("https_port")?];
