@@ -14,7 +14,8 @@ const GIT_LIMIT: Duration = Duration::from_secs(30);
 
 /// Builds the program and returns its path.
 pub(crate) fn program() -> Result<PathBuf> {
-    let mut command = shell::cargo(&["build", "--locked", "-p", "nephila", "--bin", "nephila", "--profile", "dist"]);
+    let mut command =
+        shell::cargo(&["build", "--locked", "-p", "nephila", "--bin", "nephila", "--profile", "dist"]);
     // Sources of ours and of others have names of their own, so that messages are the same wherever the program is built.
     let (mut rust, mut c) = (flags("RUSTFLAGS"), flags("CFLAGS"));
     for (path, name) in places()? {

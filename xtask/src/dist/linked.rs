@@ -69,10 +69,12 @@ struct Node {
 
 /// The linked crates for a target, in the order of their names. The program itself is one of them.
 pub(crate) fn crates(target: &str) -> Result<Vec<Linked>> {
-    let mut tree = shell::cargo(&["tree", "--locked", "-p", "nephila", "--prefix", "none", "--format", "{p}"]);
+    let mut tree =
+        shell::cargo(&["tree", "--locked", "-p", "nephila", "--prefix", "none", "--format", "{p}"]);
     tree.args(["-e", "normal,no-proc-macro", "--target", target]);
     let wanted = names(&shell::output(&mut tree, LIMIT)?);
-    let mut metadata = shell::cargo(&["metadata", "--locked", "--format-version", "1", "--filter-platform", target]);
+    let mut metadata =
+        shell::cargo(&["metadata", "--locked", "--format-version", "1", "--filter-platform", target]);
     let metadata: Metadata = serde_json::from_str(&shell::output(&mut metadata, LIMIT)?)?;
     let lock = std::fs::read_to_string(shell::root().join("Cargo.lock")).context("read Cargo.lock")?;
     let found = chosen(metadata, &wanted, &digests(&lock)?)?;
@@ -103,7 +105,9 @@ fn digests(lock: &str) -> Result<HashMap<String, String>> {
     }
     let lock: Lock = toml::from_str(lock).context("understand Cargo.lock")?;
     let entries = lock.package.into_iter();
-    Ok(entries.filter_map(|entry| Some((format!("{}@{}", entry.name, entry.version), entry.checksum?))).collect())
+    Ok(entries
+        .filter_map(|entry| Some((format!("{}@{}", entry.name, entry.version), entry.checksum?)))
+        .collect())
 }
 
 fn chosen(

@@ -10,7 +10,8 @@ use super::tree::{FILE, Tree};
 use crate::shell;
 
 /// Shells with the names that their scripts have in a folder of such scripts.
-pub(crate) const SCRIPTS: [(&str, &str); 3] = [("bash", "nephila"), ("zsh", "_nephila"), ("fish", "nephila.fish")];
+pub(crate) const SCRIPTS: [(&str, &str); 3] =
+    [("bash", "nephila"), ("zsh", "_nephila"), ("fish", "nephila.fish")];
 /// Timeout of a call of the program.
 const LIMIT: Duration = Duration::from_secs(60);
 

@@ -124,11 +124,19 @@ fn make(program: &Path, is_ours: bool) -> Result<Vec<Artifact>> {
     let paths = build::paths(&bytes);
     ensure!(paths.is_empty() || !is_ours, "the program names paths of this machine: {}", paths.join(", "));
     if !paths.is_empty() {
-        println!("dist: {} names paths of the machine that built it: {}", program.display(), paths.join(", "));
+        println!(
+            "dist: {} names paths of the machine that built it: {}",
+            program.display(),
+            paths.join(", ")
+        );
     }
-    let arch = ARCHES.into_iter().find(|arch| arch.name == std::env::consts::ARCH).context("an unknown processor")?;
+    let arch = ARCHES
+        .into_iter()
+        .find(|arch| arch.name == std::env::consts::ARCH)
+        .context("an unknown processor")?;
     let crates = linked::crates(&format!("{}-unknown-linux-gnu", arch.name))?;
-    let version = crates.iter().find(|part| part.name == "nephila").context("nephila is a crate")?.version.clone();
+    let version =
+        crates.iter().find(|part| part.name == "nephila").context("nephila is a crate")?.version.clone();
     let about = About { version, arch, needs: Needs::of(program, &bytes)?, time: build::time()? };
     let made = made::files(program)?;
     let notices = notices::text(&crates)?;

@@ -121,7 +121,8 @@ mod tests {
         let path = folder.path().join("image.tar");
         std::fs::write(&path, image(&about(), &root).unwrap()).unwrap();
         let mut unpack = Command::new("tar");
-        shell::output(unpack.arg("-xf").arg(&path).arg("-C").arg(folder.path()), Duration::from_secs(30)).unwrap();
+        shell::output(unpack.arg("-xf").arg(&path).arg("-C").arg(folder.path()), Duration::from_secs(30))
+            .unwrap();
         let read = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap();
         let index = read(&std::fs::read(folder.path().join("index.json")).unwrap());
         let manifest = read(&blob(folder.path(), &index["manifests"][0]));

@@ -1,4 +1,4 @@
-//! An RPM package, version 3 of the format: a lead, two headers (digests, and everything about the package), and a cpio archive.
+//! An RPM package, as rpm 4 reads it: a lead, two headers (digests, and everything about the package), and a cpio archive.
 //!
 //! Invariant: a header is an index of tags in ascending order, behind one that covers all of them (the region).
 
@@ -9,8 +9,17 @@ use super::tar::{IS_FILE, IS_FOLDER, cpio, gzip, pad};
 use super::tree::Tree;
 use super::{About, scripts};
 
-/// Folders that are ours alone: removed with the package.
-const OWNED: [&str; 2] = ["usr/share/doc/nephila", "usr/share/licenses/nephila"];
+/// Folders that are removed with the package, if nobody else has a file there: ours, and those that a system may not have.
+const OWNED: [&str; 8] = [
+    "usr/lib/sysusers.d",
+    "usr/share/doc/nephila",
+    "usr/share/fish",
+    "usr/share/fish/vendor_completions.d",
+    "usr/share/licenses",
+    "usr/share/licenses/nephila",
+    "usr/share/zsh",
+    "usr/share/zsh/site-functions",
+];
 /// `less or equal`, on a feature of rpm itself.
 const FEATURE: u32 = 1 << 24 | 1 << 3 | 1 << 1;
 /// A need of the scripts: `/bin/sh`.
@@ -113,10 +122,16 @@ fn list(header: &mut Header, about: &About, files: &Tree) {
     header.numbers(1_009, vec![files.bytes() as u32]);
     header.numbers(1_028, listed.iter().map(|(_, entry)| size(&entry.bytes)).collect());
     let mode = |is_file| if is_file { IS_FILE } else { IS_FOLDER };
-    header.shorts(1_030, listed.iter().map(|(_, entry)| (entry.mode | mode(entry.bytes.is_some())) as u16).collect());
+    header.shorts(
+        1_030,
+        listed.iter().map(|(_, entry)| (entry.mode | mode(entry.bytes.is_some())) as u16).collect(),
+    );
     header.shorts(1_033, vec![0; count]);
     header.numbers(1_034, vec![about.time as u32; count]);
-    header.strings(1_035, listed.iter().map(|(_, entry)| entry.bytes.as_deref().map_or_else(String::new, sha256)).collect());
+    header.strings(
+        1_035,
+        listed.iter().map(|(_, entry)| entry.bytes.as_deref().map_or_else(String::new, sha256)).collect(),
+    );
     header.strings(1_036, vec![String::new(); count]);
     header.numbers(1_037, listed.iter().map(|(path, _)| kind(path)).collect());
     header.strings(1_039, vec!["root".into(); count]);

@@ -144,8 +144,14 @@ mod tests {
         std::fs::write(&path, gzip(&tar(&tree, "", 86_400).unwrap()).unwrap()).unwrap();
         let text = listed("tar", &["--utc", "--numeric-owner", "-tvzf"], &path);
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert!(lines.contains(&vec!["-rwxr-xr-x", "0/0", "1000", "1970-01-02", "00:00", "bin/run"]), "{text}");
-        assert!(lines.contains(&vec!["drwxr-x---", "65532/65532", "0", "1970-01-02", "00:00", "data/"]), "{text}");
+        assert!(
+            lines.contains(&vec!["-rwxr-xr-x", "0/0", "1000", "1970-01-02", "00:00", "bin/run"]),
+            "{text}"
+        );
+        assert!(
+            lines.contains(&vec!["drwxr-x---", "65532/65532", "0", "1970-01-02", "00:00", "data/"]),
+            "{text}"
+        );
         assert!(lines.iter().any(|line| line.last() == Some(&long.as_str())), "{text}");
         assert!(tar(&tree.below(&"c".repeat(200)), "", 0).is_err(), "no place for such a path");
     }

@@ -28,6 +28,8 @@ const NEEDS: [(&str, &str); 4] = [
 ];
 /// Hosts and pages of the test web: enough for a crawl, which takes seconds.
 const WEB: [&str; 6] = ["--hosts", "3", "--pages", "40", "--addresses", "2"];
+/// The crawl delay of a crawl that is to end soon.
+const QUICK: &str = "10ms";
 /// The authority of the test web, in a root.
 const CA: &str = "/data/ca.pem";
 
@@ -85,7 +87,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let dist = std::path::absolute(&args.dist)?;
     let cache = args.cache.clone().map_or_else(interop::default_cache, Ok)?;
     let trial = Trial { dist: &dist, cache, web: &web };
-    let chosen = TRIALS.iter().filter(|(name, ..)| args.names.is_empty() || args.names.iter().any(|other| other == name));
+    let chosen = TRIALS
+        .iter()
+        .filter(|(name, ..)| args.names.is_empty() || args.names.iter().any(|other| other == name));
     let mut failed = Vec::new();
     for (name, end, run) in chosen {
         let begun = Instant::now();
@@ -116,7 +120,9 @@ impl Trial<'_> {
     /// The settings by which a crawler in a root finds the test web.
     fn settings(&self) -> Result<Vec<String>> {
         let settings = self.web.settings(&[])?;
-        let inside = |set: String| if set.starts_with("spider.ca_file=") { format!("spider.ca_file={CA}") } else { set };
+        let inside = |set: String| {
+            if set.starts_with("spider.ca_file=") { format!("spider.ca_file={CA}") } else { set }
+        };
         Ok(settings.into_iter().map(inside).collect())
     }
 
@@ -129,11 +135,11 @@ impl Trial<'_> {
         Ok(std::fs::set_permissions(&to, Permissions::from_mode(0o644))?)
     }
 
-    /// The words of a command that crawls the test web into a folder, with these options.
-    fn crawl(&self, program: &str, folder: &str, options: &[&str]) -> Result<Vec<String>> {
-        let words = [program, "crawl", self.web.home()?, "--scope", "any", "-d", "255", "--delay", "10ms"];
+    /// The words of a command that crawls the test web into a folder, with this crawl delay.
+    fn crawl(&self, program: &str, folder: &str, delay: &str) -> Result<Vec<String>> {
+        let words = [program, "crawl", self.web.home()?, "--scope", "any", "-d", "255", "--delay", delay];
         let more = ["--config", "/dev/null", "--quiet", "-o", folder];
-        let words = words.into_iter().chain(more).chain(options.iter().copied()).map(str::to_owned);
+        let words = words.into_iter().chain(more).map(str::to_owned);
         Ok(words.chain(self.settings()?.into_iter().flat_map(|set| ["--set".to_owned(), set])).collect())
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{CA, Root, Trial, as_strs, pages};
+use super::{CA, QUICK, Root, Trial, as_strs, pages};
 use crate::shell;
 
 /// Timeout of a tool on this machine.
@@ -36,7 +36,10 @@ pub(super) fn deb(trial: &Trial<'_>) -> Result<String> {
     ensure!(root.users()? == users, "purge leaves a user or a group");
     let known = root.run(&["sh", "-c", "ls /var/lib/dpkg/info | grep -c ^nephila || true"])?;
     ensure!(known.trim() == "0", "dpkg still knows the package");
-    Ok(format!("{}: {installed} files installed, {crawled} pages crawled, purge leaves nothing", version.trim()))
+    Ok(format!(
+        "{}: {installed} files installed, {crawled} pages crawled, purge leaves nothing",
+        version.trim()
+    ))
 }
 
 /// Installs the RPM package into a Debian root by this machine's rpm, verifies, crawls and removes it.
@@ -46,7 +49,8 @@ pub(super) fn rpm(trial: &Trial<'_>) -> Result<String> {
     let files = root.files()?;
     let rpm = |words: &[&str]| {
         let mut command = Command::new("rpm");
-        command.arg("--root").arg(root.path()).args(words);
+        // Debian's rpm keeps its database in the home folder otherwise.
+        command.arg("--root").arg(root.path()).args(["--dbpath", "/var/lib/rpm"]).args(words);
         shell::output(&mut command, LIMIT)
     };
     let package = trial.artifact(".rpm")?;
@@ -61,7 +65,9 @@ pub(super) fn rpm(trial: &Trial<'_>) -> Result<String> {
     let crawled = crawl(trial, &root, "nephila", "/var/lib/nephila/trial")?;
     rpm(&["--erase", "nephila"])?;
     let left: Vec<String> = root.files()?.difference(&files).cloned().collect();
-    let is_kept = |path: &String| ["etc/nephila", "var/lib/nephila", "var/lib/rpm"].iter().any(|kept| path.starts_with(kept));
+    let is_kept = |path: &String| {
+        ["etc/nephila", "var/lib/nephila", "var/lib/rpm"].iter().any(|kept| path.starts_with(kept))
+    };
     let odd: Vec<String> = left.into_iter().filter(|path| !is_kept(path)).collect();
     ensure!(odd.is_empty(), "erasing leaves {}", odd.join(", "));
     Ok(format!("{installed} files installed, rpm --verify clean, {crawled} pages crawled, erased"))
@@ -97,7 +103,7 @@ pub(super) fn image(trial: &Trial<'_>) -> Result<String> {
     layers.iter().try_for_each(|layer| root.unpack(layer))?;
     ensure!(config["User"] == USER, "the image's user is {}", config["User"]);
     trial.bring_ca(&root)?;
-    let words = trial.crawl(entrypoint(&config)?, "/data/trial", &[])?;
+    let words = trial.crawl(entrypoint(&config)?, "/data/trial", QUICK)?;
     root.run_read_only(USER, &as_strs(&words))?;
     let program = entrypoint(&config)?;
     let crawled = pages(&root.run_read_only(USER, &[program, "report", "summary", "-o", "/data/trial"])?)?;
@@ -130,13 +136,15 @@ fn entrypoint(config: &Value) -> Result<&str> {
 
 /// Copies a package into a root.
 fn bring(root: &Root, package: &Path) -> Result<()> {
-    std::fs::copy(package, root.path().join(PACKAGE.trim_start_matches('/'))).map(drop).context("copy the package")
+    std::fs::copy(package, root.path().join(PACKAGE.trim_start_matches('/')))
+        .map(drop)
+        .context("copy the package")
 }
 
 /// Crawls the test web in a root, judges the archive, and returns the number of pages.
 fn crawl(trial: &Trial<'_>, root: &Root, program: &str, folder: &str) -> Result<u64> {
     debug_assert!(root.path().join(CA.trim_start_matches('/')).is_file(), "the crawl trusts the test web");
-    root.run(&as_strs(&trial.crawl(program, folder, &[])?))?;
+    root.run(&as_strs(&trial.crawl(program, folder, QUICK)?))?;
     root.run(&[program, "verify", folder])?;
     pages(&root.run(&[program, "report", "summary", "-o", folder])?)
 }

@@ -84,7 +84,11 @@ impl Root {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--pid", "--ipc", "--fork", "--kill-child", "sh", "-c", ENTER, "sh"]);
         command.arg(self.path()).args([how, user]).args(words);
-        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", "/tmp").env("LANG", "C.UTF-8");
+        command
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("HOME", "/tmp")
+            .env("LANG", "C.UTF-8");
         command.env("DEBIAN_FRONTEND", "noninteractive");
         shell::output(&mut command, LIMIT)
     }
@@ -92,7 +96,15 @@ impl Root {
     /// Paths of all files, without those that dpkg and its tools keep for themselves, and without temporary ones.
     pub(crate) fn files(&self) -> Result<BTreeSet<String>> {
         const OF_TOOLS: [&str; 9] = [
-            "dev", "proc", "run", "tmp", "var/cache", "var/lib/dpkg", "var/lib/systemd", "var/log", "etc/.pwd.lock",
+            "dev",
+            "proc",
+            "run",
+            "tmp",
+            "var/cache",
+            "var/lib/dpkg",
+            "var/lib/systemd",
+            "var/log",
+            "etc/.pwd.lock",
         ];
         let mut find = Command::new("find");
         find.args([".", "-mindepth", "1", "-printf", "%P\n"]).current_dir(self.path());
@@ -107,14 +119,16 @@ impl Root {
 
     /// Users and groups.
     pub(crate) fn users(&self) -> Result<String> {
-        let read = |name| std::fs::read_to_string(self.path().join("etc").join(name)).context("users of a root");
+        let read =
+            |name| std::fs::read_to_string(self.path().join("etc").join(name)).context("users of a root");
         Ok(read("passwd")? + &read("group")?)
     }
 }
 
 /// The folder in the cache, which is made if it is not there. A half made one is made again.
 fn kept(cache: &Path, packages: &[&str]) -> Result<PathBuf> {
-    let name = if packages.is_empty() { "debian-root".to_owned() } else { format!("debian-root-{}", packages[0]) };
+    let name =
+        if packages.is_empty() { "debian-root".to_owned() } else { format!("debian-root-{}", packages[0]) };
     let (folder, half) = (cache.join(&name), cache.join(format!("{name}.half")));
     if folder.join("etc/debian_version").is_file() && !folder.join("debootstrap").exists() {
         return Ok(folder);

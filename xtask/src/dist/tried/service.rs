@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Root, Trial, as_strs, pages};
+use super::{QUICK, Root, Trial, as_strs, pages};
 use crate::shell;
 
 /// The highest exposure that systemd-analyze may say, of 10.
@@ -16,8 +16,8 @@ const ANALYZE_LIMIT: Duration = Duration::from_secs(60);
 const BOOT_LIMIT: Duration = Duration::from_secs(5 * 60);
 /// Packages with which a root can boot.
 const SYSTEMD: [&str; 3] = ["systemd", "systemd-sysv", "dbus"];
-/// Pages of the crawl before the service continues it.
-const PAGES_BEFORE: &str = "5";
+/// Runs a crawl for a moment, and then stops it as by Ctrl-C.
+const INTERRUPTED: &str = "timeout --preserve-status --signal=INT 3 \"$@\" || [ $? = 11 ]";
 /// The service of the trial, and its folder.
 const UNIT: &str = "nephila@trial";
 const FOLDER: &str = "/var/lib/nephila/trial";
@@ -102,29 +102,38 @@ pub(super) fn service(trial: &Trial<'_>) -> Result<String> {
         "stopped-Result=success",
         "verified",
     ] {
-        ensure!(said.lines().any(|line| line.ends_with(wanted)), "no {wanted} in what the system said:\n{said}");
+        ensure!(
+            said.lines().any(|line| line.ends_with(wanted)),
+            "no {wanted} in what the system said:\n{said}"
+        );
     }
-    let pages = pages(&std::fs::read_to_string(at("/data/summary"))?)?;
-    ensure!(pages == all, "the service crawled {pages} of {all} pages; the system said:\n{said}");
+    let pages = pages(&std::fs::read_to_string(at("/data/summary"))?).with_context(|| said.clone())?;
+    ensure!(pages >= all, "the service crawled {pages} of {all} pages; the system said:\n{said}");
     Ok(format!("{UNIT} ready, {pages} pages crawled in its sandbox, killed and restarted, stopped cleanly"))
 }
 
-/// Crawls all pages once, to know their number, and then the first few into the folder of the service, by its user. Returns the number.
+/// Crawls all pages once, to know their number, and then begins it in the folder of the service, as its user. Returns the number.
 fn begin(trial: &Trial<'_>, root: &Root) -> Result<u64> {
-    let crawl = |folder: &str, options: &[&str]| trial.crawl("nephila", folder, options);
-    root.run(&as_strs(&crawl("/data/all", &[])?))?;
+    root.run(&as_strs(&trial.crawl("nephila", "/data/all", QUICK)?))?;
     let all = pages(&root.run(&["nephila", "report", "summary", "-o", "/data/all"])?)?;
     root.run(&["install", "-d", "-o", "nephila", "-g", "nephila", "-m", "0750", FOLDER])?;
     let settings = root.path().join(FOLDER.trim_start_matches('/')).join("nephila.toml");
     std::fs::write(&settings, written(&trial.settings()?))?;
     root.run(&["chmod", "0644", &format!("{FOLDER}/nephila.toml")])?;
     root.run(&["chmod", "0755", "/data"])?;
-    let words = crawl(FOLDER, &["--limit", PAGES_BEFORE])?;
-    let words = ["setpriv", "--reuid=nephila", "--regid=nephila", "--clear-groups", "sh", "-c", "\"$@\" || [ $? = 20 ]", "sh"]
-        .into_iter()
-        .chain(words.iter().map(String::as_str))
-        .collect::<Vec<_>>();
-    root.run(&words)?;
+    let words = trial.crawl("nephila", FOLDER, "1s")?;
+    let mut begun = vec![
+        "setpriv",
+        "--reuid=nephila",
+        "--regid=nephila",
+        "--clear-groups",
+        "sh",
+        "-c",
+        INTERRUPTED,
+        "sh",
+    ];
+    begun.extend(as_strs(&words));
+    root.run(&begun)?;
     Ok(all)
 }
 
@@ -141,7 +150,9 @@ fn written(settings: &[String]) -> String {
 /// Boots a root until it powers off. The network is the machine's.
 fn boot(root: &Root) -> Result<()> {
     let mut nspawn = Command::new("systemd-nspawn");
-    nspawn.args(["--quiet", "--register=no", "--keep-unit", "--boot", "--console=pipe", "--directory"]).arg(root.path());
+    nspawn
+        .args(["--quiet", "--register=no", "--keep-unit", "--boot", "--console=pipe", "--directory"])
+        .arg(root.path());
     let (_, said) = shell::quiet(&mut nspawn, BOOT_LIMIT)?;
     std::fs::write(root.path().join("data/booted"), said).context("keep what the boot said")
 }
