@@ -48,7 +48,9 @@ fn places() -> Result<Vec<(String, &'static str)>> {
 
 /// Places of this machine whose paths are in a program.
 pub(crate) fn paths(program: &[u8]) -> Vec<String> {
-    let places = places().unwrap_or_default().into_iter().map(|(path, _)| path + "/");
+    // A name such as `root` alone says nothing, and may be in an address.
+    let places = places().unwrap_or_default().into_iter().filter(|(path, _)| path.matches('/').count() > 1);
+    let places = places.map(|(path, _)| path + "/");
     let is_in = |path: &String| program.windows(path.len()).any(|window| window == path.as_bytes());
     places.filter(is_in).collect()
 }
