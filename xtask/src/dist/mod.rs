@@ -49,7 +49,7 @@ pub(crate) struct Args {
     /// Folder with a program that was built before [default: build it]
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
-    /// Where the artifacts go [default: `dist` in the target folder]
+    /// Where the artifacts go [default: `dist-artifacts` in the target folder]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Key of ssh-keygen that signs SHA256SUMS

@@ -59,6 +59,7 @@ pub(super) fn rpm(trial: &Trial<'_>) -> Result<String> {
     ensure!(checked.contains("digests OK"), "rpm says {checked}");
     // What Debian installed is unknown to rpm, so is glibc.
     rpm(&["--install", "--nodeps", package])?;
+    ensure!(root.users()?.contains("\nnephila:x:"), "the package made no user");
     let installed = root.files()?.difference(&files).count();
     let changed = rpm(&["--verify", "--nodeps", "nephila"])?;
     ensure!(changed.trim().is_empty(), "rpm --verify says {changed}");
