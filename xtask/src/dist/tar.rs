@@ -80,7 +80,7 @@ pub(crate) fn ar(members: &[(&str, &[u8])], time: u64) -> Result<Vec<u8>> {
     for (name, bytes) in members {
         ensure!(name.len() <= 16, "{name} is too long for ar");
         let len = bytes.len();
-        write!(out, "{name:<16}{time:<12}{:<6}{:<6}{:<8}{len:<10}`\n", 0, 0, "100644")?;
+        writeln!(out, "{name:<16}{time:<12}{:<6}{:<6}{:<8}{len:<10}`", 0, 0, "100644")?;
         out.extend_from_slice(bytes);
         if len % 2 == 1 {
             out.push(b'\n');
