@@ -161,6 +161,8 @@ class Hour:
         for name in MACHINES:
             screen = screen.replace(f"{self.folder}/{name}/data", "/data/nephila").replace(f"{self.folder}/{name}", "/etc")
         screen = screen.replace(str(self.desk) + "/", "").replace(str(self.folder), "")
+        # On a busy machine the servers take a second to answer, and the program says so.
+        screen = re.sub(r"(?m)^nephila: waiting for the NATS servers .*\n?", "", screen)
         # Which node has how many, and has done how much, hangs on a key that is made anew for each cluster.
         screen = re.sub(r"(?<!^)\b\d+ (partitions|pages)\b", r"N \1", screen)
         # A node that has just started looks for work before it is ready; the manual shows the one or the other.

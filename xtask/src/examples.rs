@@ -117,6 +117,12 @@ fn found(folder: &Path) -> Result<Vec<Example>> {
     Ok(examples)
 }
 
+/// Ports of an example.
+const PORTS: u16 = 10;
+/// The first port of examples, and how many of them can run at the same time.
+const PORTS_FROM: u16 = 12_000;
+const BLOCKS: u16 = 2_000;
+
 /// The named examples, or all of them.
 fn chosen(all: Vec<Example>, names: &[String]) -> Result<Vec<Example>> {
     if let Some(unknown) = names.iter().find(|name| all.iter().all(|example| example.name != **name)) {
@@ -160,10 +166,15 @@ impl Example {
     }
 }
 
-/// A port that is free right now.
+/// A port that is free right now, as are the next ones, which examples use too. Below those that systems give to
+/// connections: one of these may be taken between this look and the use.
 fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
-    Ok(listener.local_addr()?.port())
+    let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    // Two runs at the same time begin at different places.
+    let first = (std::process::id() % BLOCKS as u32) as u16;
+    let blocks = (first..BLOCKS).chain(0..first).map(|block| PORTS_FROM + block * PORTS);
+    let mut free = blocks.filter(|port| (*port..port + PORTS).all(is_free));
+    free.next().context("find free ports")
 }
 
 /// Runs a command to its end: its status, none after the timeout, and the processes left running.

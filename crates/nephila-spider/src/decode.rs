@@ -7,7 +7,7 @@
 //! Work is counted too (`meter.rs`): the input of each layer, the input since the last output, and at regular intervals
 //! the caller's deadline and CPU limit.
 //!
-//! [`decode`] decodes the codings of `Content-Encoding`; [`at_once`] is a short way for most bodies. [`unpack`] decodes a
+//! [`decode`] decodes the codings of `Content-Encoding`; [`at_once()`] is a short way for most bodies. [`unpack`] decodes a
 //! file that is itself gzip.
 
 mod at_once;

@@ -264,7 +264,10 @@ impl World {
     }
 
     pub(super) fn explain(&self, node: usize, url: &str) -> Value {
-        let reply = self.get(node, &format!("explain?url={url}")).expect("an answer");
+        let ask = |world: &World| world.get(node, &format!("explain?url={url}")).expect("an answer");
+        // A partition that moves is nowhere for a moment.
+        self.wait("its partition is open", |world| ask(world).status != 503);
+        let reply = ask(self);
         assert_eq!(reply.status, 200, "{url}: {}", reply.text());
         reply.json()
     }
