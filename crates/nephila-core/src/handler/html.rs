@@ -1,6 +1,6 @@
 //! Extracts from HTML: references, the base, the title, a refresh, robots directives.
 //!
-//! [`scan`] gives the tags in the order of the page and builds no tree, so nesting costs a stack of open elements and
+//! [`super::scan`] gives the tags in the order of the page and builds no tree, so nesting costs a stack of open elements and
 //! nothing else. The stack has a limit. When nesting has reached the limit, the page is read on as if it began there, since
 //! only the nesting is lost. When one single tag has reached the limit, the page is cut there.
 //!

@@ -113,10 +113,10 @@ async fn red_14_a_chain_that_ends_nowhere_does_not_hide_the_page_that_was_there(
     let lines = indexed(folder.path(), &url);
     assert_eq!(lines.len(), 2, "and still found: {lines:?}");
     assert_eq!(lines.iter().filter(|line| line.contains("\"status\": \"200\"")).count(), 1, "{lines:?}");
-    assert!(
-        !lines.iter().any(|line| line.contains("\"404\"") || line.contains("\"410\"")),
-        "nobody said that it is gone"
-    );
+    // With its name: a record may be 410 bytes long.
+    let is_gone =
+        |line: &String| line.contains("\"status\": \"404\"") || line.contains("\"status\": \"410\"");
+    assert!(!lines.iter().any(is_gone), "nobody said that it is gone");
 }
 
 #[tokio::test]
