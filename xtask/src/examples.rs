@@ -14,6 +14,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -122,6 +123,8 @@ const PORTS: u16 = 10;
 /// The first port of examples, and how many of them can run at the same time.
 const PORTS_FROM: u16 = 12_000;
 const BLOCKS: u16 = 2_000;
+/// How many places were looked at.
+static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// The named examples, or all of them.
 fn chosen(all: Vec<Example>, names: &[String]) -> Result<Vec<Example>> {
@@ -170,11 +173,10 @@ impl Example {
 /// connections: one of these may be taken between this look and the use.
 fn free_port() -> Result<u16> {
     let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
-    // Two runs at the same time begin at different places.
-    let first = (std::process::id() % BLOCKS as u32) as u16;
-    let blocks = (first..BLOCKS).chain(0..first).map(|block| PORTS_FROM + block * PORTS);
-    let mut free = blocks.filter(|port| (*port..port + PORTS).all(is_free));
-    free.next().context("find free ports")
+    // Examples run side by side: each looks at places of its own, and another process begins elsewhere.
+    let places = (0..BLOCKS).map(|_| std::process::id().wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)));
+    let mut blocks = places.map(|place| PORTS_FROM + (place % u32::from(BLOCKS)) as u16 * PORTS);
+    blocks.find(|port| (*port..port + PORTS).all(is_free)).context("find free ports")
 }
 
 /// Runs a command to its end: its status, none after the timeout, and the processes left running.
