@@ -73,7 +73,8 @@ pub(crate) fn put_digits(out: &mut [u8], mut number: i64) {
     }
 }
 
-fn ascii(text: &[u8]) -> String {
+/// A text of ASCII bytes.
+pub(crate) fn ascii(text: &[u8]) -> String {
     text.iter().map(|byte| char::from(*byte)).collect()
 }
 

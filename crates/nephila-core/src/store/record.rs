@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::net::IpAddr;
 
 use super::{Digest, Exchange, Truncation, media, redact};
-use crate::time::{Timestamp, dashed, put_digits};
+use crate::time::{Timestamp, ascii, dashed, put_digits};
 
 /// The end of every record.
 pub const END: &[u8] = b"\r\n\r\n";
@@ -39,7 +39,7 @@ pub struct Origin {
 impl Origin {
     /// The date in WARC format.
     pub fn warc_date(&self) -> String {
-        self.warc_date_bytes().iter().map(|byte| char::from(*byte)).collect()
+        ascii(&self.warc_date_bytes())
     }
 
     fn warc_date_bytes(&self) -> [u8; 20] {

@@ -38,10 +38,7 @@ pub(super) fn join(
         [b'#', ..] => (base.as_str(), input),
         [b'/', ..] => (base.origin(), input),
         [b'?', ..] => (&base.as_str()[..to], input),
-        _ => {
-            let (folder, rest) = in_folder(&base.as_str()[..to], from, input)?;
-            (folder, rest)
-        }
+        _ => in_folder(&base.as_str()[..to], from, input)?,
     };
     glue(base, [kept, "", ""], base.places, rest, rules)
 }

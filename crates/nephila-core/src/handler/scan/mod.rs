@@ -293,7 +293,7 @@ fn end_tag(bytes: &[u8], mut at: usize, element: Element) -> usize {
 
 /// Whether a tag of this element has its name here.
 fn has_name(bytes: &[u8], at: usize, element: Element) -> bool {
-    let name = element.name().as_bytes();
+    let name = Element::NAMES[element as usize].as_bytes();
     let rest = &bytes[at..];
     rest.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
         && matches!(rest.get(name.len()), Some(b'\t' | b'\n' | 0x0c | b'\r' | b' ' | b'/' | b'>'))

@@ -89,12 +89,8 @@ macro_rules! names {
         impl $enum {
             /// All of them, in the order of their numbers.
             pub(in crate::handler) const ALL: &'static [$enum] = &[$($enum::$variant,)+];
-            const NAMES: &'static [&'static str] = &[$($name,)+];
-
-            /// Its name, in lower case.
-            pub(super) fn name(self) -> &'static str {
-                $enum::NAMES[self as usize]
-            }
+            /// Their names in lower case, in the same order.
+            pub(super) const NAMES: &'static [&'static str] = &[$($name,)+];
 
             pub(super) fn of(name: Packed) -> Option<$enum> {
                 const TABLE: &Table<$slots> = &Table::new($enum::NAMES);

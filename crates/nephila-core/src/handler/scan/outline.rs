@@ -9,10 +9,7 @@ use super::{Attribute, Element, Name, Scanner, Token};
 
 /// The names of the elements and attributes that an [`outline`] tells by name.
 pub fn outline_names() -> (Vec<&'static str>, Vec<&'static str>) {
-    (
-        Element::ALL.iter().map(|element| element.name()).collect(),
-        Attribute::ALL.iter().map(|attribute| attribute.name()).collect(),
-    )
+    (Element::NAMES.to_vec(), Attribute::NAMES.to_vec())
 }
 
 /// The outline of a page in UTF-8: `start NAME[/]` with attributes as `|NAME=VALUE`, `close N` for the end of the element
@@ -48,14 +45,14 @@ pub fn outline(page: &[u8]) -> Vec<String> {
 
 fn start_line(name: Name, closes_itself: bool, scanner: &Scanner<'_>) -> String {
     let name = match name {
-        Name::Known(element) => element.name(),
+        Name::Known(element) => Element::NAMES[element as usize],
         Name::Other(_) => "?",
     };
     let mut line = format!("start {name}{}", if closes_itself { "/" } else { "" });
     for attribute in Attribute::ALL {
         if let Some(raw) = scanner.attributes().raw(*attribute) {
             let value = UTF_8.decode_without_bom_handling(raw).0;
-            write!(line, "|{}={value}", attribute.name()).expect("a string takes all");
+            write!(line, "|{}={value}", Attribute::NAMES[*attribute as usize]).expect("a string takes all");
         }
     }
     line
