@@ -338,11 +338,11 @@ impl Explained {
                     None => self.next = Some(due.warc_date()),
                 }
                 match self.last.as_ref().and_then(|last| Outcome::by_name(&last.outcome)) {
-                    Some(last) if last.class() == Class::Ok => ended(last, self.last.as_ref()),
+                    Some(last) if last.class() == Class::Ok => ended(last, self.last.as_ref(), None),
                     _ => waits(self, Summary::Queued),
                 }
             }
-            Standing::Ended(outcome) => ended(*outcome, self.last.as_ref()),
+            Standing::Ended(outcome) => ended(*outcome, self.last.as_ref(), forbidden),
             Standing::Refused(refusal) => {
                 let summary = match refusal {
                     Refusal::Depth | Refusal::Limit => Summary::OutOfScope,
@@ -364,10 +364,15 @@ impl Explained {
     }
 }
 
-fn ended(outcome: Outcome, last: Option<&LastView>) -> (Summary, String) {
+/// How a visit ended. `forbidden` is the rule of robots.txt that holds the URL now: it is named as the cause of a refusal.
+fn ended(outcome: Outcome, last: Option<&LastView>, forbidden: Option<&Hold>) -> (Summary, String) {
     let at = last.map(|last| format!(" at {}", last.at)).unwrap_or_default();
     let status = last.and_then(|last| last.status).map(|status| format!(" {status}")).unwrap_or_default();
-    let because = format!("{}{status}{at}: {}", outcome.name(), outcome.meaning().trim());
+    let why = match forbidden {
+        Some(rule) if outcome == Outcome::RobotsDenied => rule.to_string(),
+        _ => outcome.meaning().trim().to_owned(),
+    };
+    let because = format!("{}{status}{at}: {why}", outcome.name());
     let summary = match outcome {
         Outcome::Redirect => Summary::Redirected,
         Outcome::RobotsDenied => Summary::Robots,
@@ -437,42 +442,4 @@ pub(super) fn host_view(host: &HostRecord, explanation: &Explanation, held_by: &
 }
 
 #[cfg(test)]
-mod tests {
-    use nephila_core::frontier::explain;
-    use nephila_core::key::UrlKey;
-
-    use super::*;
-
-    #[test]
-    fn everything_is_forbidden_by_the_rules_or_without_them() {
-        let forbids_all = |policy, rules: Option<bool>| {
-            let mut host = HostRecord::default();
-            host.robots.policy = policy;
-            let robots = rules.map(|forbids_all| explain::RobotsView {
-                group: Group::Everybody,
-                rules: 1,
-                lines: vec![(2, "Disallow: /".into())],
-                forbids_all,
-                bytes: 30,
-                notes: Vec::new(),
-            });
-            let explanation = Explanation {
-                key: UrlKey::default(),
-                standing: Standing::Waiting,
-                held_by: Vec::new(),
-                record: None,
-                host: None,
-                ready_in: None,
-                rest_ms: None,
-                under_way: 0,
-                ahead: None,
-                robots,
-            };
-            robots_view(&host, &explanation, &[]).forbids_all
-        };
-        assert!(forbids_all(RobotsPolicy::Rules, Some(true)));
-        assert!(forbids_all(RobotsPolicy::DisallowAll, None));
-        assert!(!forbids_all(RobotsPolicy::Rules, Some(false)));
-        assert!(!forbids_all(RobotsPolicy::AllowAll, None) && !forbids_all(RobotsPolicy::Unknown, None));
-    }
-}
+mod tests;
