@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::guard::seconds;
-use super::problem::HttpAnswer;
+use super::problem::{HttpAnswer, whole};
 use super::proof::{self, Nonce};
 use super::tls::{Among, HTTPS, Proved, Trust};
 
@@ -92,8 +92,7 @@ pub struct Reply {
 impl Reply {
     /// An answer of this process, as if another had sent it.
     pub async fn of(answer: HttpAnswer) -> Reply {
-        let (head, body) = answer.into_parts();
-        let body = body.collect().await.unwrap_or_else(|never| match never {}).to_bytes();
+        let (head, body) = whole(answer).await;
         Reply { status: head.status, headers: head.headers, body }
     }
 

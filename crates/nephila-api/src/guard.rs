@@ -7,14 +7,12 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode, request};
-use http_body_util::BodyExt as _;
 use nephila_engine::settings::Role;
 
 use super::content::Content;
-use super::problem::{HttpAnswer, Instead, problem, retry_after};
+use super::problem::{HttpAnswer, Instead, problem, retry_after, whole};
 use super::proof::{self, Nonce, Once};
 use super::public::is_public;
 use super::tokens::{Session, Token, Tokens};
@@ -94,8 +92,7 @@ impl Asker {
         if answer.body().is_stream() {
             return answer;
         }
-        let (mut head, body) = answer.into_parts();
-        let body: Bytes = body.collect().await.unwrap_or_else(|never| match never {}).to_bytes();
+        let (mut head, body) = whole(answer).await;
         let mac = proof::of_answer(&keys.nodes, nonce, head.status, &head.headers, &body);
         let mac = HeaderValue::from_str(&mac).expect("it is base64");
         head.headers.insert(proof::PROOF, mac);

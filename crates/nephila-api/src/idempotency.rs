@@ -14,10 +14,9 @@ use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
-use http_body_util::BodyExt as _;
 
 use super::content::Content;
-use super::problem::{HttpAnswer, Instead, problem, retry_after};
+use super::problem::{HttpAnswer, Instead, problem, retry_after, whole};
 use super::question::HttpQuestion;
 
 /// Header field with the key.
@@ -120,8 +119,7 @@ impl Open<'_> {
         if !is_final || answer.body().is_stream() {
             return answer;
         }
-        let (head, body) = answer.into_parts();
-        let body = body.collect().await.unwrap_or_else(|never| match never {}).to_bytes();
+        let (head, body) = whole(answer).await;
         let kept = if body.len() <= BODY_BYTES_MAX { body.clone() } else { Bytes::new() };
         if let Some(key) = self.key.take() {
             let mut inner = self.memory.0.lock().expect("nobody panics holding it");
@@ -204,7 +202,7 @@ mod tests {
             (again.status().as_u16(), &again.headers()[REPLAYED]),
             (200, &HeaderValue::from_static("true"))
         );
-        assert_eq!(again.into_body().collect().await.unwrap().to_bytes(), "\"first\"");
+        assert_eq!(whole(*again).await.1, "\"first\"");
         assert_eq!(status(memory.open("me", &asked("a", "two"), NOW)), 422);
         assert!(memory.open("you", &asked("a", "two"), NOW).unwrap().is_some(), "the key of another client");
         assert!(memory.open("me", &asked("a", "two"), NOW + KEPT_SECONDS).unwrap().is_some(), "a day later");

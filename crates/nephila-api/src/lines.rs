@@ -4,10 +4,9 @@
 
 use http::StatusCode;
 use http::header;
-use http_body_util::BodyExt as _;
 use serde_json::Value;
 
-use super::problem::{HttpAnswer, reply};
+use super::problem::{HttpAnswer, reply, whole};
 use super::question::HttpQuestion;
 
 /// Content type of JSON lines.
@@ -25,8 +24,7 @@ pub(super) async fn of(answer: HttpAnswer, field: &str) -> HttpAnswer {
     if !is_json {
         return answer;
     }
-    let (head, body) = answer.into_parts();
-    let body = body.collect().await.unwrap_or_else(|never| match never {}).to_bytes();
+    let (head, body) = whole(answer).await;
     let (rows, rest) = match serde_json::from_slice(&body) {
         Ok(Value::Array(rows)) if field.is_empty() => (rows, None),
         Ok(Value::Object(mut fields)) => match fields.remove(field) {

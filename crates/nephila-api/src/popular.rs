@@ -15,11 +15,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{self, HeaderMap};
 use http::{Method, StatusCode};
-use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 
 use super::content::Content;
-use super::problem::HttpAnswer;
+use super::problem::{HttpAnswer, whole};
 use super::question::{FORWARDED, HttpQuestion};
 
 /// What open dashboards and scrapers ask for.
@@ -74,6 +73,14 @@ struct Kept {
     body: Bytes,
 }
 
+/// Where the answer to a request comes from.
+#[derive(Debug, PartialEq)]
+enum Source {
+    Kept,
+    Make,
+    MakeAndKeep,
+}
+
 /// How to answer a request.
 #[derive(Debug)]
 pub(super) enum Look {
@@ -104,9 +111,11 @@ impl Popular {
         }
         let target = targets.entry(key.clone()).or_insert_with(|| Target::new(now));
         match target.look(now) {
-            Some(true) => Look::Make(Some(Wanted(key, now))),
-            Some(false) => Look::Make(None),
-            None => target.answer.as_ref().map_or(Look::Make(None), |kept| Look::Known(kept.answer())),
+            Source::MakeAndKeep => Look::Make(Some(Wanted(key, now))),
+            Source::Make => Look::Make(None),
+            Source::Kept => {
+                target.answer.as_ref().map_or(Look::Make(None), |kept| Look::Known(kept.answer()))
+            }
         }
     }
 
@@ -120,8 +129,7 @@ impl Popular {
         if answer.status() != StatusCode::OK || answer.body().is_stream() {
             return answer;
         }
-        let (head, body) = answer.into_parts();
-        let body = body.collect().await.unwrap_or_else(|never| match never {}).to_bytes();
+        let (head, body) = whole(answer).await;
         let Wanted(key, at) = wanted;
         let mut targets = self.targets();
         // A target that was forgotten meanwhile waits for no answer, or for a later one.
@@ -144,9 +152,8 @@ impl Target {
         Target { since: now, asked: 0, before: 0, answer: None, making: None }
     }
 
-    /// Counts a request. Returns whether its answer is to be made, and then whether it is to be kept; none if the known
-    /// answer is good.
-    fn look(&mut self, now: Instant) -> Option<bool> {
+    /// Counts a request, and says where its answer comes from.
+    fn look(&mut self, now: Instant) -> Source {
         let passed = now.duration_since(self.since);
         if passed >= WINDOW {
             self.before = if passed < 2 * WINDOW { self.asked } else { 0 };
@@ -155,16 +162,16 @@ impl Target {
         self.asked += 1;
         if self.asked.max(self.before) < OFTEN {
             (self.answer, self.making) = (None, None);
-            return Some(false);
+            return Source::Make;
         }
         let age = self.answer.as_ref().map(|kept| now.duration_since(kept.at));
         let is_making = self.making.is_some_and(|since| now.duration_since(since) < STALE_MAX);
         match age {
-            Some(age) if age <= AGE_MAX || is_making && age <= STALE_MAX => None,
-            Some(_) | None if is_making => Some(false),
-            Some(_) | None => {
+            Some(age) if age <= AGE_MAX || is_making && age <= STALE_MAX => Source::Kept,
+            _ if is_making => Source::Make,
+            _ => {
                 self.making = Some(now);
-                Some(true)
+                Source::MakeAndKeep
             }
         }
     }
@@ -202,7 +209,7 @@ mod tests {
             Look::Make(None) => ok(&number),
             Look::Make(Some(wanted)) => popular.keep(wanted, ok(&number)).await,
         };
-        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let (_, body) = whole(answer).await;
         std::str::from_utf8(&body).unwrap().trim().parse().unwrap()
     }
 
@@ -273,12 +280,12 @@ mod tests {
         let mut target = Target::new(begin);
         let kept = || Some(Kept { at: begin, headers: HeaderMap::new(), body: Bytes::new() });
         (target.asked, target.answer) = (OFTEN, kept());
-        assert_eq!(target.look(after(begin, 250)), None);
-        assert_eq!(target.look(after(begin, 260)), Some(true), "one makes it again");
-        assert_eq!(target.look(after(begin, 270)), None, "others get the old one");
-        assert_eq!(target.look(after(begin, 900)), None);
-        assert_eq!(target.look(after(begin, 1_010)), Some(false), "but no older than this");
-        assert_eq!(target.look(after(begin, 1_300)), Some(true), "and whoever made it is gone");
+        assert_eq!(target.look(after(begin, 250)), Source::Kept);
+        assert_eq!(target.look(after(begin, 260)), Source::MakeAndKeep, "one makes it again");
+        assert_eq!(target.look(after(begin, 270)), Source::Kept, "others get the old one");
+        assert_eq!(target.look(after(begin, 900)), Source::Kept);
+        assert_eq!(target.look(after(begin, 1_010)), Source::Make, "but no older than this");
+        assert_eq!(target.look(after(begin, 1_300)), Source::MakeAndKeep, "and whoever made it is gone");
     }
 
     #[test]

@@ -4,7 +4,9 @@
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
+use http::response::Parts;
 use http::{Response, StatusCode};
+use http_body_util::BodyExt as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -15,6 +17,13 @@ pub type HttpAnswer = Response<Content>;
 
 /// An error answer, sent instead of the requested one.
 pub type Instead = Box<HttpAnswer>;
+
+/// Takes an answer apart once its whole body is there.
+pub(super) async fn whole(answer: HttpAnswer) -> (Parts, Bytes) {
+    let (head, body) = answer.into_parts();
+    let Ok(body) = body.collect().await;
+    (head, body.to_bytes())
+}
 
 /// `Retry-After` in seconds of a problem that will pass, where nothing better is known.
 const RETRY: u64 = 5;

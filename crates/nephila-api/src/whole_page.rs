@@ -17,7 +17,6 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
-use http_body_util::BodyExt as _;
 use nephila_core::handler::sniff::{self, Kind};
 use nephila_core::handler::{FoundLink, Limits, LinkKind, Page, ReadAs, read_page};
 use nephila_core::store::head;
@@ -28,7 +27,7 @@ use nephila_store::captures::Capture;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::captures::{AWAY_RETRY, Archive, Wanted};
-use super::problem::{HttpAnswer, problem, reply, retry_after};
+use super::problem::{HttpAnswer, problem, reply, retry_after, whole};
 use super::question::{HttpQuestion, escaped};
 use super::web::{ReadPages, http_date};
 use gather::{Gathering, Missing, Request};
@@ -266,10 +265,9 @@ impl<P: ReadPages> Reader<'_, P> {
             if answer.status() != StatusCode::OK {
                 return Err(answer.into());
             }
-            let (head, body) = answer.into_parts();
+            let (head, body) = whole(answer).await;
             let captured = head.headers.get("nephila-captured").and_then(|at| at.to_str().ok());
             let captured = captured.unwrap_or_default().to_owned();
-            let body = body.collect().await.unwrap_or_else(|never| match never {}).to_bytes();
             let of = url.clone();
             let read = tokio::task::spawn_blocking(move || Stored::of(&of, captured, body, looks, bytes_max));
             let mut stored = read.await.unwrap_or_else(|panic| {

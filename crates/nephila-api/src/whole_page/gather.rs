@@ -8,13 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use http::StatusCode;
 use http::header;
-use http_body_util::BodyExt as _;
 use nephila_core::handler::{FoundLink, LinkKind};
 use nephila_core::store::mhtml::{Mhtml, Part};
 use nephila_core::url::CrawlUrl;
 
 use super::{AT_ONCE, BYTES_MAX, RESOURCES_MAX, Stored, TIME_MAX};
-use crate::problem::HttpAnswer;
+use crate::problem::{HttpAnswer, whole};
 
 /// Maximum size in bytes of a resource while others are on their way.
 pub(super) const SHARE_BYTES: u64 = BYTES_MAX / AT_ONCE as u64;
@@ -169,8 +168,7 @@ impl Missing {
 
     /// From an error answer.
     pub(super) async fn of(answer: HttpAnswer) -> Missing {
-        let (head, body) = answer.into_parts();
-        let body = body.collect().await.unwrap_or_else(|never| match never {}).to_bytes();
+        let (head, body) = whole(answer).await;
         let problem: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
         let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
         let retry_after = head.headers.get(header::RETRY_AFTER).and_then(|after| after.to_str().ok());

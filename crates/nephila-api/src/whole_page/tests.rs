@@ -94,10 +94,10 @@ impl Got {
 
 /// Parses an answer: the URL of its first part, and all parts by URL.
 async fn parsed(answer: HttpAnswer) -> (String, BTreeMap<String, Got>) {
-    let (head, body) = answer.into_parts();
+    let (head, body) = whole(answer).await;
     assert_eq!(head.status, StatusCode::OK);
     let of_field = head.headers[header::CONTENT_TYPE].to_str().unwrap().to_owned();
-    let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
+    let text = String::from_utf8(body.to_vec()).unwrap();
     // As a file: its own header fields say the same as those of the answer.
     let (fields, _) = text.split_once("\r\n\r\n").unwrap();
     assert!(fields.split("\r\n").any(|line| line == format!("Content-Type: {of_field}")), "{fields}");
