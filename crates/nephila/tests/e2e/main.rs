@@ -38,6 +38,8 @@ mod crawl_hostile;
 mod known;
 // Missing and damaged files of a folder, and recovery.
 mod damage;
+// Folders that earlier versions left.
+mod golden;
 // Every request has a line, whatever ends the process.
 mod every_request;
 // Answers that were made to cost minutes.

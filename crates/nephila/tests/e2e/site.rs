@@ -36,7 +36,11 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn start() -> Site {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        Site::start_at("127.0.0.1:0")
+    }
+
+    pub(crate) fn start_at(address: &str) -> Site {
+        let listener = TcpListener::bind(address).expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let (left, served) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::default());
         let site = Site { port, left: left.clone(), served: Arc::clone(&served) };
@@ -106,7 +110,7 @@ fn answer(
 }
 
 /// Every page names all pages of its host; the bytes of each are its own and do not compress well.
-fn page(host: &str, path: &str, port: u16) -> String {
+pub(crate) fn page(host: &str, path: &str, port: u16) -> String {
     let mut body = format!("<title>{host}{path}</title>");
     for number in 0..PAGES {
         body.push_str(&format!("<a href=\"http://{host}/p{number}\">{number}</a>"));
