@@ -17,6 +17,7 @@ pub mod about;
 pub mod agent;
 pub mod alarms;
 pub mod answers;
+mod apart;
 pub mod archive_view;
 mod cache;
 pub mod captures;
@@ -83,6 +84,7 @@ use std::sync::Arc;
 
 use tokio::net::UnixListener;
 
+pub use apart::Apart;
 pub use client::{NoAnswer, Peer, Question, Reply};
 pub use content::Content;
 pub use document::Access;

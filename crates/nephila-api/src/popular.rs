@@ -38,7 +38,7 @@ const OFTEN: u32 = 10;
 /// Time over which requests are counted.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Age of an answer at which it is made again.
-const AGE_MAX: Duration = Duration::from_millis(250);
+const AGE_MAX: Duration = Duration::from_millis(500);
 /// Maximum age of an answer that is sent.
 const STALE_MAX: Duration = Duration::from_secs(1);
 /// Maximum number of counted targets.
@@ -218,17 +218,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_asked_for_often_is_made_four_times_a_second() {
+    async fn what_is_asked_for_often_is_made_twice_a_second() {
         let (popular, begin) = (Popular::default(), Instant::now());
         let mut made = std::collections::BTreeSet::new();
         for number in 0..300 {
             // A hundred a second, over three seconds.
             let now = after(begin, u64::from(number) * 10);
             let got = ask(&popular, "", "/metrics", now, number).await;
-            assert!(number - got <= 25, "{got} is too old at {number}");
+            assert!(number - got <= 50, "{got} is too old at {number}");
             made.insert(got);
         }
-        assert!((20..=24).contains(&made.len()), "the first nine, and four a second: {made:?}");
+        assert!((14..=16).contains(&made.len()), "the first nine, and two a second: {made:?}");
     }
 
     #[tokio::test]
@@ -262,16 +262,16 @@ mod tests {
             ask(&popular, "", "/api/v1/jobs", now, number).await;
         }
         assert_eq!(ask(&popular, "", "/api/v1/jobs", now, 99).await, 9);
-        let Look::Make(Some(wanted)) = popular.look("", &asked(Method::GET, "/api/v1/jobs"), after(now, 300))
+        let Look::Make(Some(wanted)) = popular.look("", &asked(Method::GET, "/api/v1/jobs"), after(now, 600))
         else {
             panic!("the answer is old");
         };
         popular.forget();
         for number in 100..120 {
-            ask(&popular, "", "/api/v1/jobs", after(now, 310), number).await;
+            ask(&popular, "", "/api/v1/jobs", after(now, 610), number).await;
         }
         popular.keep(wanted, ok(&1)).await;
-        assert_eq!(ask(&popular, "", "/api/v1/jobs", after(now, 320), 200).await, 109);
+        assert_eq!(ask(&popular, "", "/api/v1/jobs", after(now, 620), 200).await, 109);
     }
 
     #[test]
@@ -280,12 +280,12 @@ mod tests {
         let mut target = Target::new(begin);
         let kept = || Some(Kept { at: begin, headers: HeaderMap::new(), body: Bytes::new() });
         (target.asked, target.answer) = (OFTEN, kept());
-        assert_eq!(target.look(after(begin, 250)), Source::Kept);
-        assert_eq!(target.look(after(begin, 260)), Source::MakeAndKeep, "one makes it again");
-        assert_eq!(target.look(after(begin, 270)), Source::Kept, "others get the old one");
+        assert_eq!(target.look(after(begin, 500)), Source::Kept);
+        assert_eq!(target.look(after(begin, 510)), Source::MakeAndKeep, "one makes it again");
+        assert_eq!(target.look(after(begin, 520)), Source::Kept, "others get the old one");
         assert_eq!(target.look(after(begin, 900)), Source::Kept);
         assert_eq!(target.look(after(begin, 1_010)), Source::Make, "but no older than this");
-        assert_eq!(target.look(after(begin, 1_300)), Source::MakeAndKeep, "and whoever made it is gone");
+        assert_eq!(target.look(after(begin, 1_600)), Source::MakeAndKeep, "and whoever made it is gone");
     }
 
     #[test]

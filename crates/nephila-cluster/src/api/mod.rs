@@ -20,6 +20,7 @@ mod table;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use http::{HeaderValue, StatusCode};
 use nephila_core::url::CrawlUrl;
 use schemars::JsonSchema;
@@ -40,8 +41,8 @@ use nephila_api::ready::{Readable, Waiters};
 use nephila_api::tls::Among;
 use nephila_api::views::NodeState;
 use nephila_api::{
-    Answers, Explained, FORWARDED, FeedsSaid, Guard, HttpAnswer, HttpQuestion, LaterStatus, Lines, Live,
-    Question, Questions, Routes, Server, StatsView, ok, problem, retry_after, serve,
+    Answers, Apart, Explained, FORWARDED, FeedsSaid, Guard, HttpAnswer, HttpQuestion, LaterStatus, Lines,
+    Live, Question, Questions, Routes, Server, StatsView, ok, problem, retry_after,
 };
 use nephila_engine::crawl::shared::Shared;
 use nephila_engine::crawl::stage::SpiderSaid;
@@ -111,15 +112,7 @@ pub struct SelfView {
 pub struct Serving {
     _folder: Option<Server>,
     _sampling: Sampling,
-    tcp: Option<tokio::task::JoinHandle<()>>,
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        if let Some(tcp) = &self.tcp {
-            tcp.abort();
-        }
-    }
+    _tcp: Option<Apart>,
 }
 
 /// Starts serving.
@@ -151,9 +144,10 @@ pub fn start(node: &Arc<Node>, bound: Option<Bound>) -> anyhow::Result<Serving> 
     let tcp = bound.map(|bound| {
         tracing::info!(node = %node.name, "node {} answers at {}", node.name, bound.url());
         let Bound { listener, guard, tls, .. } = bound;
-        tokio::spawn(serve(listener, api.clone(), guard, tls, CONNECTIONS_MAX))
+        Apart::serve(listener, api.clone(), guard, tls, CONNECTIONS_MAX)
+            .context("starting threads that answer")
     });
-    Ok(Serving { _folder: Server::start(&node.folder, api), _sampling: sampling, tcp })
+    Ok(Serving { _folder: Server::start(&node.folder, api), _sampling: sampling, _tcp: tcp.transpose()? })
 }
 
 /// The secret among the nodes as the settings name it, for a node without an address of its own.

@@ -14,7 +14,7 @@ use super::resolved;
 use crate::cli::crawl::{CrawlArgs, HowArgs};
 use crate::cli::serve::ServeArgs;
 use nephila_api::webhooks::{FINISH_MAX, Webhooks};
-use nephila_api::{Questions, Server};
+use nephila_api::{Apart, Questions, Server};
 use nephila_cluster::api::{Bound, CONNECTIONS_MAX, bind};
 use nephila_engine::crawl::ending::{self, End};
 use nephila_engine::crawl::shared::{JOB, Shared, Tools};
@@ -131,8 +131,10 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
             let (dir, url) = (shared.folder.dir().display(), bound.url());
             tracing::info!(path = %dir, %url, "{dir} is answered for at {url}");
             let Bound { listener, guard, tls, .. } = bound;
-            tokio::spawn(nephila_api::serve(listener, questions, guard, tls, CONNECTIONS_MAX))
+            Apart::serve(listener, questions, guard, tls, CONNECTIONS_MAX)
+                .context("starting threads that answer")
         });
+        let answering = answering.transpose()?;
         service.ready();
         let prepare = async {
             begin(&shared).await?;
@@ -162,9 +164,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
             false => work::work(&shared, running.actions, until, &mut progress, &mut signals).await?,
         };
         drop(obeying);
-        if let Some(answering) = answering {
-            answering.abort();
-        }
+        drop(answering);
         let left = ending::Left::look(&shared, &end).await;
         if !matches!(end, End::StoppedHard | End::Failed(_)) {
             ending::close(&shared, running.thread, log_thread).await?;
