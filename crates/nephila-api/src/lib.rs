@@ -23,6 +23,7 @@ mod cache;
 pub mod captures;
 mod client;
 mod content;
+mod costly;
 pub mod dashboard;
 mod document;
 pub mod event_pages;

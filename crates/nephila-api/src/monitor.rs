@@ -28,6 +28,7 @@ use tokio::time::Instant;
 
 use super::alarms::{self, STALLED_S, Seen, Since};
 use super::archive_view::{ArchiveCounts, ArchiveSaid};
+use super::costly::Costly;
 use super::history::HistorySaid;
 use super::hosts::HostsSeen;
 use super::jobs::{JobRow, ProgressSaid};
@@ -41,8 +42,8 @@ use super::webhooks;
 pub const STATUS_AGE: Duration = Duration::from_millis(900);
 /// Maximum age of a list of hosts.
 pub const HOSTS_AGE: Duration = Duration::from_secs(2);
-/// Maximum age of a verdict about politeness.
-pub const POLITENESS_AGE: Duration = Duration::from_secs(5);
+/// Maximum age of an answer about politeness. The verdict over the log in it may be older ([`Costly`]).
+const POLITENESS_AGE: Duration = Duration::from_secs(5);
 /// Maximum number of requests that read files at the same time; further ones wait.
 pub const READS_MAX: usize = 2;
 /// Timeout of the worker for the task that samples.
@@ -95,6 +96,7 @@ pub struct Monitor {
     status: Fresh<StatusPart>,
     hosts: Fresh<HostsSeen>,
     polite: Fresh<PolitenessSaid>,
+    judged: Costly<PolitenessSaid>,
     archive: Arc<ArchiveCounts>,
     reads: Arc<Semaphore>,
     /// The webhooks of the process; unset without any.
@@ -129,6 +131,7 @@ impl Monitor {
             status: Fresh::default(),
             hosts: Fresh::default(),
             polite: Fresh::default(),
+            judged: Costly::default(),
             archive: Arc::default(),
             reads: Arc::new(Semaphore::new(READS_MAX)),
             webhooks: OnceLock::new(),
@@ -317,18 +320,25 @@ impl Monitor {
     }
 
     /// Runs a read of files on a blocking thread.
-    async fn read<T: Send + 'static>(
+    fn read<T, R>(
         &self,
-        read: impl FnOnce(&Path) -> std::io::Result<T> + Send + 'static,
+        read: R,
         path: std::path::PathBuf,
-    ) -> anyhow::Result<T> {
-        let room = Arc::clone(&self.reads).acquire_owned().await.context("reading has ended")?;
-        let done = tokio::task::spawn_blocking(move || {
-            // The place ends with the read, not with the request.
-            let _room = room;
-            read(&path).with_context(|| format!("reading {}", path.display()))
-        });
-        done.await.unwrap_or_else(|panic| Err(anyhow::anyhow!("reading failed: {panic}")))
+    ) -> impl Future<Output = anyhow::Result<T>> + use<T, R>
+    where
+        T: Send + 'static,
+        R: FnOnce(&Path) -> std::io::Result<T> + Send + 'static,
+    {
+        let reads = self.reads.clone();
+        async move {
+            let room = reads.acquire_owned().await.context("reading has ended")?;
+            let done = tokio::task::spawn_blocking(move || {
+                // The place ends with the read, not with the request.
+                let _room = room;
+                read(&path).with_context(|| format!("reading {}", path.display()))
+            });
+            done.await.unwrap_or_else(|panic| Err(anyhow::anyhow!("reading failed: {panic}")))
+        }
     }
 
     /// Lines of the log of this process.
@@ -341,7 +351,8 @@ impl Monitor {
         log_view::LogTail::new(self.folder.logs(), filter)
     }
 
-    /// The verdict about the newest part of the log. The one about all hosts is at most [`POLITENESS_AGE`] old.
+    /// The verdict about the newest part of the log. The one about all hosts may be some seconds old, and up to two minutes
+    /// if it took long ([`Costly`]).
     pub async fn politeness(
         &self,
         session: Option<&Shared>,
@@ -351,10 +362,13 @@ impl Monitor {
         let connections = (frontier.host_connections, frontier.slot_connections);
         let is_all = host.is_none();
         let filter = Filter::of_host(host.as_deref());
+        let of = filter.clone();
+        let judge = self.read(move |logs| politeness::judge(logs, &of, connections), self.folder.logs());
         let find = async {
-            let of = filter.clone();
-            let said =
-                self.read(move |logs| politeness::judge(logs, &of, connections), self.folder.logs()).await?;
+            let said = match is_all {
+                true => PolitenessSaid::clone(&*self.judged.get(judge).await?),
+                false => judge.await?,
+            };
             match session {
                 Some(shared) => Ok(said.with_hosts(&*self.hosts(shared).await?, &filter)),
                 None => Ok(said),
