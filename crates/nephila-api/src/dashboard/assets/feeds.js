@@ -26,7 +26,7 @@ export function open(page) {
   let [said, stories] = [null, null];
   const draw = () => said && page.show(view(said, stories, state, draw));
   page.every(FEEDS_EVERY_S, async () => {
-    said = await page.get('feeds');
+    said = (await page.mode()) === 'archive' ? { feeds: [] } : await page.get('feeds');
     draw();
   });
   page.every(FEEDS_EVERY_S, async () => {

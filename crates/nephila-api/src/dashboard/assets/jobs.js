@@ -44,7 +44,7 @@ export function open(page) {
   let jobs = null;
   const draw = () => jobs && page.show(view(page, jobs, state, draw, again));
   const again = page.every(3, async () => {
-    jobs = await page.get('jobs');
+    jobs = (await page.mode()) === 'archive' ? [] : await page.get('jobs');
     draw();
   });
 }

@@ -119,7 +119,11 @@ export class Page {
     const note = problemNote(first.error, { again: first.again, hasNumbers: this.#isShown });
     // The same words again would be read out again.
     if (this.#trouble.textContent !== note.textContent) this.#trouble.replaceChildren(note);
-    if (!this.#isShown) this.#main.querySelector('.loading')?.remove();
+    if (!this.#isShown) {
+      this.#main.querySelector('.loading')?.remove();
+      // Nothing is under way any more: a screen reader need not wait.
+      this.#main.removeAttribute('aria-busy');
+    }
   }
 
   /** Listens to live events: `status` or `log`. The last status comes at once. */
