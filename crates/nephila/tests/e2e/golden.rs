@@ -1,8 +1,8 @@
 //! Folders of crawls that earlier versions left: each opens, goes on, and has every page once in the end.
 //!
-//! `tests/golden/folders` has a folder for each version that has landed, named by date and commit. In each, the crawl of
-//! one small site was killed after some pages. [`make_a_golden_folder`] makes one with the program of a version;
-//! those of earlier versions are never made again.
+//! `tests/golden/folders` has folders from 5ee840b on, named by date and commit. In each, the crawl of one small site was
+//! killed after some pages. [`make_a_golden_folder`] makes one with the program of a version; those of earlier versions
+//! are never made again.
 //!
 //! Settings that differ from the shipped ones: no rests between requests.
 
