@@ -2,7 +2,7 @@
 //
 //     npm ci && node dashboard.mjs URL [--second URL] [--token TOKEN] [--out DIR] [--kill COMMAND] [--revive COMMAND]
 //                                      [--may-change] [--only PAGE,PAGE] [--chromium PATH] [--load-ms 1000] [--quick]
-//                                      [--strict] [--want-attacks N] [--assets DIR] [--screens DIR]
+//                                      [--strict] [--want-attacks N] [--hostile HOST,HOST] [--assets DIR] [--screens DIR]
 //
 // On every page, in light and dark, 1280 and 390 pixels wide:
 // - it is painted and has its data within a second; no error in the console; no request to another origin; the policy is whole
@@ -18,8 +18,8 @@
 // the page of the killed node goes on by itself when the node is back.
 //
 // With `--strict` each hostile string that comes from the API must be seen on some page, not only do no harm;
-// `--want-attacks N` wants at least N of them. With `--assets DIR` the files of the dashboard are read from there instead of
-// from the node: a change is seen without a build.
+// `--want-attacks N` wants at least N of them; `--hostile` names the sites whose titles they are, whose logs are looked at.
+// With `--assets DIR` the files of the dashboard are read from there instead of from the node: a change is seen without a build.
 // Screenshots go to `--out`, a small set of smaller ones for the documents to `--screens`. Prints a line per page, and every complaint; exits with 1 if there is one.
 
 import { exec } from 'node:child_process';
@@ -39,6 +39,8 @@ const FOLLOW_MS = 3000;
 /** A node that was started again answers within this time; then its page has this long to go on. */
 const REVIVE_MS = 90_000;
 const GO_ON_MS = 5000;
+/** The pages of hostile sites are fetched within this time, with a second between two requests to a site. */
+const HOSTILE_MS = 90_000;
 const TYPES = { html: 'text/html; charset=utf-8', js: 'text/javascript; charset=utf-8', css: 'text/css; charset=utf-8' };
 const QUIET = ['--no-sandbox', '--headless', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--no-first-run', '--disable-domain-reliability', '--no-pings'];
 /** Looks of the documents, besides each page in the first look. */
@@ -245,6 +247,25 @@ class Judge {
     this.say(`addresses   ${count} with hostile strings`);
   }
 
+  /** The log of each hostile site: the titles of its pages are the attacks. */
+  async strange() {
+    const context = await this.context();
+    const end = Date.now() + HOSTILE_MS;
+    for (const host of this.hostile) {
+      // The last page of a site comes after all its rests.
+      const lines = async () => (await this.ask(`log?host=${encodeURIComponent(host)}&limit=100`))?.lines ?? [];
+      const isRead = async () => (await lines()).filter((line) => line.url.includes('/title/')).length >= ATTACKS.length / this.hostile.length;
+      while (!(await isRead()) && Date.now() < end) await new Promise((done) => setTimeout(done, 500));
+      const where = `log of ${host}`;
+      const { page, answers } = await this.open(context, `#/log?host=${encodeURIComponent(host)}`, where);
+      await page.waitForTimeout(600);
+      this.complain(where, await checks.unharmed(page));
+      this.shown.set(where, await checks.attacks(page, await answers()));
+      await page.close();
+    }
+    await context.close();
+  }
+
   /** A page by its keys alone: sorting, the dialog of a change, and the way back. */
   async keys() {
     const context = await this.context();
@@ -398,6 +419,7 @@ class Judge {
         if (hash && (!this.only || this.only.includes(name))) await this.judgePage(name, hash).catch((error) => this.complain(name, [`the page goes elsewhere or breaks: ${error.message.split('\n')[0]}`]));
       }
       if (!this.only || this.only.includes('addresses')) await this.reflections();
+      if (this.hostile && (!this.only || this.only.includes('hostile'))) await this.strange();
       if (!this.only || this.only.includes('keys')) await this.keys();
       if (this.mode !== 'archive' && (!this.only || this.only.includes('follow'))) await this.follow();
       if (this.mayChange && (!this.only || this.only.includes('change'))) await this.change();
@@ -423,10 +445,10 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [url, ...rest] = process.argv.slice(2);
   const option = (name) => (rest.includes(`--${name}`) ? rest[rest.indexOf(`--${name}`) + 1] : undefined);
   if (!url || url.startsWith('--')) {
-    console.error('usage: node dashboard.mjs URL [--second URL] [--token TOKEN] [--out DIR] [--kill COMMAND] [--revive COMMAND] [--may-change] [--only PAGE,PAGE] [--chromium PATH] [--load-ms 1000] [--quick] [--strict] [--want-attacks N] [--assets DIR] [--screens DIR]');
+    console.error('usage: node dashboard.mjs URL [--second URL] [--token TOKEN] [--out DIR] [--kill COMMAND] [--revive COMMAND] [--may-change] [--only PAGE,PAGE] [--chromium PATH] [--load-ms 1000] [--quick] [--strict] [--want-attacks N] [--hostile HOST,HOST] [--assets DIR] [--screens DIR]');
     process.exit(2);
   }
-  const complaints = await judge({ url: url.endsWith('/') ? url : `${url}/`, second: option('second'), token: option('token'), out: option('out'), kill: option('kill'), revive: option('revive'), assets: option('assets'), screens: option('screens'), wantAttacks: Number(option('want-attacks') ?? 0), chromium: option('chromium'), only: option('only')?.split(','), mayChange: rest.includes('--may-change'), loadMs: Number(option('load-ms') ?? LOAD_MS), isQuick: rest.includes('--quick'), isStrict: rest.includes('--strict') });
+  const complaints = await judge({ url: url.endsWith('/') ? url : `${url}/`, second: option('second'), token: option('token'), out: option('out'), kill: option('kill'), revive: option('revive'), assets: option('assets'), screens: option('screens'), wantAttacks: Number(option('want-attacks') ?? 0), chromium: option('chromium'), only: option('only')?.split(','), hostile: option('hostile')?.split(','), mayChange: rest.includes('--may-change'), loadMs: Number(option('load-ms') ?? LOAD_MS), isQuick: rest.includes('--quick'), isStrict: rest.includes('--strict') });
   console.log(complaints.length ? `${complaints.length} complaints` : 'no complaint');
   process.exit(complaints.length ? 1 : 0);
 }

@@ -69,8 +69,8 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 const PAGES_FIRST: u64 = 60;
 /// ...within this time.
 const WARM_UP: Duration = Duration::from_secs(120);
-/// Hostile strings that the judge must see as text in a crawl; of 48, some cannot stand in a page or come later.
-const ATTACKS_MIN: &str = "12";
+/// Hostile strings that the judge must see as text in a crawl; of 48, some cannot be the title of a page as they are.
+const ATTACKS_MIN: &str = "40";
 /// Written into the packages of the judge when all are there, with the list they are of; half of them are installed anew.
 const STAMP: &str = "node_modules/nephila-packages.json";
 /// Timeout of their installation.
@@ -210,7 +210,13 @@ impl<'a> Stage<'a> {
         crawl.wait(START_LIMIT)?;
         warm_up(&mut crawl)?;
         if crawl_too {
-            let more = words(&["--may-change", "--want-attacks", ATTACKS_MIN]);
+            let hostile: Vec<&str> = self
+                .seeds
+                .iter()
+                .map(|seed| seed.trim_start_matches("http://").trim_end_matches('/'))
+                .collect();
+            let more = ["--may-change", "--want-attacks", ATTACKS_MIN, "--hostile", &hostile.join(",")];
+            let more = words(&more);
             missed.extend(self.look(address, "crawl", &more).err().map(|_| "a running crawl"));
         }
         ensure!(crawl.is_running()?, "the crawl ended while it was looked at; it said:\n{}", crawl.said());

@@ -68,6 +68,7 @@ pub mod session;
 pub mod settings_view;
 pub mod shapes;
 pub mod status;
+pub mod stops;
 pub mod timeline;
 mod times;
 pub mod tls;

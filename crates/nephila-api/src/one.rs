@@ -35,6 +35,14 @@ static ROUTES: LazyLock<Routes<Questions>> = LazyLock::new(|| {
         route(&of::HOST, |crawl, asked| {
             Box::pin(async move { said(crawl.host(&url(&asked)).await.map(|host| ok(&host))) })
         }),
+        route(&of::SET_HOST, |crawl, asked| {
+            Box::pin(async move { instead(crawl.set_host_delay(&asked).await) })
+        }),
+        route(&of::STOPS, |crawl, _| Box::pin(async move { instead(crawl.stops_answer().await) })),
+        route(&of::ADD_STOPS, |crawl, asked| Box::pin(async move { instead(crawl.add_stops(&asked).await) })),
+        route(&of::END_STOP, |crawl, asked| {
+            Box::pin(async move { instead(crawl.remove_stop(&asked).await) })
+        }),
         route(&of::FEEDS, |crawl, _| {
             Box::pin(async move { said(crawl.feeds().await.map(|feeds| ok(&feeds))) })
         }),

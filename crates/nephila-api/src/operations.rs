@@ -4,6 +4,7 @@ use nephila_core::event::Kind as Event;
 use nephila_engine::crawl::stage::SpiderSaid;
 use nephila_engine::crawl::stream::StreamSaid;
 use nephila_engine::settings::Role;
+use nephila_engine::stop_list::DELAY_MS_MAX;
 
 use super::archive_view::ArchiveSaid;
 use super::explain::{Explained, HostView, StatsView};
@@ -21,7 +22,7 @@ use super::settings_view::SettingsSaid;
 use super::shapes;
 use super::status::StatusSaid;
 use super::timeline::TimelineSaid;
-use super::views::{Added, NodeState};
+use super::views::{Added, Changed, NodeState};
 use super::web::CDX_FIELDS;
 
 /// The URL that a request is about.
@@ -86,6 +87,40 @@ pub static HOST: Operation =
         .tag("hosts")
         .with(&[URL])
         .gives::<Option<HostView>>();
+/// `POST /api/v1/host`.
+pub static SET_HOST: Operation = change(
+    Verb::Post,
+    Role::Admin,
+    "setHostDelay",
+    "/api/v1/host",
+    "Sets the crawl delay of a host; 0 takes the delay back.",
+)
+.tag("hosts")
+.with(&[
+    query("url", Kind::Text, "A URL of the host.").required(),
+    query("delay_ms", Kind::Number(0, DELAY_MS_MAX as u64), "The delay in milliseconds.").required(),
+])
+.gives::<Changed>();
+/// `GET /api/v1/stops`.
+pub static STOPS: Operation =
+    get("listStops", "/api/v1/stops", "The stop list.").tag("hosts").gives::<shapes::Stops>().rows("stops");
+/// `POST /api/v1/stops`.
+pub static ADD_STOPS: Operation = change(
+    Verb::Post,
+    Role::Admin,
+    "addStops",
+    "/api/v1/stops",
+    "Stops hosts, domains or addresses, for all jobs.",
+)
+.tag("hosts")
+.takes::<shapes::Stops>()
+.gives::<Changed>();
+/// `DELETE /api/v1/stops/{target}`.
+pub static END_STOP: Operation =
+    change(Verb::Delete, Role::Admin, "removeStop", "/api/v1/stops/{target}", "Takes a stop back.")
+        .tag("hosts")
+        .with(&[part("target", "The target, percent-encoded.")])
+        .gives::<Changed>();
 /// `GET /api/v1/feeds`.
 pub static FEEDS: Operation = get("listFeeds", "/api/v1/feeds", "All feeds, each with its health.")
     .tag("feeds")

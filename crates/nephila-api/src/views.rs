@@ -30,6 +30,13 @@ impl NodeState {
     }
 }
 
+/// Result of a change.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct Changed {
+    /// Number of changed things.
+    pub changed: usize,
+}
+
 /// Result of adding URLs.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct Added {

@@ -16,8 +16,7 @@ use serde::de::DeserializeOwned;
 use super::api::token;
 use super::jobs::JobRecord;
 use super::views::{
-    Changed, ClusterView, Created, JobChange, JobSaid, JobView, MapView, NodeSaid, PartitionView, PinView,
-    SpreadView,
+    ClusterView, Created, JobChange, JobSaid, JobView, MapView, NodeSaid, PartitionView, PinView, SpreadView,
 };
 use nephila_api::public::{LinkSaid, LinkWanted};
 use nephila_api::tls::Trust;

@@ -340,13 +340,6 @@ pub struct MapView {
     pub next: Option<String>,
 }
 
-/// Result of a change.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
-pub struct Changed {
-    /// Number of changed things.
-    pub(crate) changed: usize,
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

@@ -84,6 +84,11 @@ impl Change {
     }
 }
 
+/// There are too many hosts with their own crawl delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there are {DELAYS_MAX} hosts with a crawl delay of their own already")]
+pub struct DelaysFull;
+
 /// The stop list in force, shared by everything that is about to send a request.
 #[derive(Debug, Default)]
 pub struct LiveStopList(RwLock<Arc<StopList>>);
@@ -138,10 +143,7 @@ pub fn change(folder: &Folder, change: &Change) -> anyhow::Result<usize> {
 pub fn set_delays(folder: &Folder, urls: &[CrawlUrl], delay_ms: u32) -> anyhow::Result<()> {
     rewrite(folder, |written| {
         written.delays.extend(urls.iter().map(|url| (url.origin().to_owned(), delay_ms)));
-        anyhow::ensure!(
-            written.delays.len() <= DELAYS_MAX,
-            "there are {DELAYS_MAX} hosts with a rest of their own already"
-        );
+        anyhow::ensure!(written.delays.len() <= DELAYS_MAX, DelaysFull);
         Ok(())
     })
 }

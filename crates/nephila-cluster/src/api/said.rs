@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use http::StatusCode;
 use nephila_core::job::{Job, JobId, State};
-use nephila_core::stop_list::{self, StopOrder, Target};
-use nephila_core::url::CrawlUrl;
 use serde::de::DeserializeOwned;
 
 use super::super::Node;
 use super::super::admin::{self, Adding, Error};
-use super::super::views::{Changed, ClusterView, JobChange, NodeSaid};
+use super::super::views::{ClusterView, JobChange, NodeSaid};
 use super::{Api, FORWARDED, HttpQuestion, Instead, SelfView};
-use nephila_api::{HttpAnswer, Question, ok, problem};
+use nephila_api::views::Changed;
+use nephila_api::{HttpAnswer, Question, ok, problem, stops};
 use nephila_engine::clock::Clock;
 use nephila_engine::stop_list::{Change, Written};
 
@@ -184,11 +183,7 @@ impl Api {
 
     /// `POST host?url=&delay_ms=`: sets the crawl delay of a host.
     pub async fn set_host(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
-        let wrong = |what: &str| Error::Wrong(what.to_owned());
-        let url = asked.parameter("url").ok_or_else(|| wrong("missing parameter url"))?;
-        let url = CrawlUrl::parse(&url).map_err(|error| wrong(&error.to_string()))?;
-        let delay_ms = asked.parameter("delay_ms").and_then(|text| text.parse().ok());
-        let delay_ms = delay_ms.ok_or_else(|| wrong("the parameter delay_ms is missing, or no number"))?;
+        let (url, delay_ms) = stops::delay_wanted(asked)?;
         self.node.cluster.set_delay(&url, delay_ms).await?;
         Ok(ok(&Changed { changed: 1 }))
     }
@@ -198,28 +193,20 @@ impl Api {
         Ok(ok(&Written::of(&self.node.cluster.stop_list().await?)))
     }
 
-    /// `POST stops`: `{"stops": [{"target", "reason", "author"}]}`.
+    /// `POST stops`.
     pub async fn stop(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
-        let said: Written = read(asked)?;
-        let now = Clock::new().now().wall;
-        let stop_list = said.stops.into_iter();
-        let stop_list =
-            stop_list.map(|said| StopOrder::new(said.target, &said.reason, &said.author, now)).collect();
-        let changed = self.node.cluster.change_stop_list(&Change::Add(stop_list)).await?;
+        let change = stops::wanted(asked, Clock::new().now().wall)?;
+        let changed = self.node.cluster.change_stop_list(&change).await?;
         // This node need not wait for its next look.
         _ = super::super::stop_list::refresh(&self.node.cluster.leases, &self.node.stop_list).await;
         Ok(ok(&Changed { changed }))
     }
 
     /// `DELETE stops/TARGET`.
-    pub async fn unstop(&self, target: &str) -> Result<HttpAnswer, Instead> {
-        let target: Target =
-            target.parse().map_err(|error: stop_list::NoTarget| Error::Wrong(error.to_string()))?;
-        let text = format!("{target} is not stopped");
-        match self.node.cluster.change_stop_list(&Change::Remove(vec![target])).await? {
-            0 => Err(Error::NotFound(text).into()),
-            changed => Ok(ok(&Changed { changed })),
-        }
+    pub async fn unstop(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
+        let target = stops::target(asked)?;
+        let change = Change::Remove(vec![target.clone()]);
+        stops::removed(&target, self.node.cluster.change_stop_list(&change).await?)
     }
 
     /// `POST urls?job=`: URLs, as lines of plain text or JSON.

@@ -3,13 +3,14 @@
 use std::sync::LazyLock;
 
 use nephila_api::operation::{Kind, Operation, Parameter, Verb, change, get, part, query};
+use nephila_api::views::Changed;
 use nephila_api::{FORWARDED, HttpAnswer, HttpQuestion, Route, Routes, ok, operations as of, route, shapes};
 use nephila_api::{agent, dashboard, live, public, ready, session, web, whole_page};
 use nephila_engine::settings::Role;
 
 use super::super::jobs::JobRecord;
 use super::super::views::{
-    Changed, ClusterView, Created, JobChange, JobView, MapView, NodeSaid, PartitionView, PinView, SpreadView,
+    ClusterView, Created, JobChange, JobView, MapView, NodeSaid, PartitionView, PinView, SpreadView,
 };
 use super::overview::JobWhole;
 use super::{Api, Instead, SelfView};
@@ -20,19 +21,6 @@ const DOMAIN: Parameter = part("domain", "The registrable domain.");
 static NODE: Operation = get("getNode", "/api/v1/node", "This node: its lease, its faults, its statistics.")
     .tag("cluster")
     .gives::<SelfView>();
-static SET_HOST: Operation = change(
-    Verb::Post,
-    Role::Admin,
-    "setHostDelay",
-    "/api/v1/host",
-    "Sets the crawl delay of a host; 0 takes the delay back.",
-)
-.tag("hosts")
-.with(&[
-    query("url", Kind::Text, "A URL of the host.").required(),
-    query("delay_ms", Kind::Number(0, u32::MAX as u64), "The delay in milliseconds.").required(),
-])
-.gives::<Changed>();
 static CLUSTER: Operation = get("getCluster", "/api/v1/cluster", "The cluster with its alarms.")
     .tag("cluster")
     .gives::<ClusterView>();
@@ -170,24 +158,6 @@ static SEEDED: Operation = change(
 .tag("jobs")
 .with(&[of::JOB_NAME])
 .gives::<Changed>();
-static STOPS: Operation =
-    get("listStops", "/api/v1/stops", "The stop list.").tag("hosts").gives::<shapes::Stops>().rows("stops");
-static ADD_STOPS: Operation = change(
-    Verb::Post,
-    Role::Admin,
-    "addStops",
-    "/api/v1/stops",
-    "Stops hosts, domains or addresses, for all jobs.",
-)
-.tag("hosts")
-.takes::<shapes::Stops>()
-.gives::<Changed>();
-static END_STOP: Operation =
-    change(Verb::Delete, Role::Admin, "removeStop", "/api/v1/stops/{target}", "Takes a stop back.")
-        .tag("hosts")
-        .with(&[part("target", "The target, percent-encoded.")])
-        .gives::<Changed>();
-
 /// A node that was asked to leave.
 #[derive(schemars::JsonSchema, serde::Serialize)]
 struct Draining<'a> {
@@ -245,7 +215,7 @@ fn reads() -> Vec<Route<Api>> {
         route(&MAP, |api, asked| Box::pin(async move { said(api.map(&asked).await) })),
         route(&PINS, |api, _| Box::pin(async move { said(api.pins().await) })),
         route(&SPREADS, |api, _| Box::pin(async move { said(api.spreads().await) })),
-        route(&STOPS, |api, _| Box::pin(async move { said(api.stops().await) })),
+        route(&of::STOPS, |api, _| Box::pin(async move { said(api.stops().await) })),
     ]
 }
 
@@ -280,13 +250,13 @@ fn changes() -> Vec<Route<Api>> {
     vec![
         route::<Api>(&of::ADD, |api, asked| Box::pin(async move { said(api.add(&asked).await) })),
         route(&of::REFLOG, |api, asked| Box::pin(async move { said(api.stream(&asked).await) })),
-        route(&SET_HOST, |api, asked| Box::pin(async move { said(api.set_host(&asked).await) })),
+        route(&of::SET_HOST, |api, asked| Box::pin(async move { said(api.set_host(&asked).await) })),
         route(&DRAIN, |api, asked| Box::pin(async move { said(api.drain(asked.part("node")).await) })),
         route(&PIN, |api, asked| Box::pin(async move { said(api.pin(asked.part("domain"), &asked).await) })),
         route(&UNPIN, |api, asked| Box::pin(async move { said(api.unpin(asked.part("domain")).await) })),
         route(&SPREAD, |api, asked| Box::pin(async move { said(api.spread(asked.part("domain")).await) })),
-        route(&ADD_STOPS, |api, asked| Box::pin(async move { said(api.stop(&asked).await) })),
-        route(&END_STOP, |api, asked| Box::pin(async move { said(api.unstop(asked.part("target")).await) })),
+        route(&of::ADD_STOPS, |api, asked| Box::pin(async move { said(api.stop(&asked).await) })),
+        route(&of::END_STOP, |api, asked| Box::pin(async move { said(api.unstop(&asked).await) })),
     ]
 }
 

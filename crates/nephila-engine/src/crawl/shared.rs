@@ -218,6 +218,11 @@ impl Shared {
         self.stop_list.get()
     }
 
+    /// Puts a stop list in force that the folder keeps, before the next look at the folder.
+    pub fn obey_now(&self, stop_list: StopList) {
+        self.stop_list.set(stop_list);
+    }
+
     /// The fetching stage.
     pub fn fetch(&self) -> &dyn Fetch {
         &*self.stages.fetch
