@@ -6,6 +6,9 @@
 //! place where the older program ignores unknown fields; and, once no node runs the older program, fields at every
 //! level. Beside the cluster a crawl on one machine is begun by the older program, killed, and finished by the new one.
 //!
+//! With `--back` the nodes then go back to the older program in the same way, and so does the crawl on one machine: a
+//! roll-back between two versions that write the same formats.
+//!
 //! Invariants, by the requests that the web saw: everything that the truth wants, nothing twice without a fault, no
 //! host treated rudely; no node ends by itself; every state that the older program left on a disk opens, and equals the
 //! fold of its log up to there; the fields are there in the end.
@@ -29,7 +32,7 @@ use serde_json::{Value, json};
 
 use crate::archive::{self, Copies};
 use crate::cluster::{self, Fault, Kind, Watch};
-use crate::crawler::{Crawler, Place, Rests};
+use crate::crawler::{Crawler, Place, Rests, Run};
 use crate::herd::{Herd, Judged, STREAMS, Size};
 use crate::judge::{self, Verdict};
 use crate::plug::Random;
@@ -71,6 +74,9 @@ pub struct Args {
     /// The older program.
     #[arg(long)]
     old: PathBuf,
+    /// Go back to the older program afterwards, node by node.
+    #[arg(long)]
+    back: bool,
     /// Number of nodes.
     #[arg(long, default_value_t = 4)]
     nodes: usize,
@@ -110,29 +116,40 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     herd.settle()?;
 
     let mut random = Random(size.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-    let (mut faults, mut left, mut upgraded) = (Vec::new(), Vec::new(), 0);
+    // Each step gives a node another program.
+    let steps = args.nodes * if args.back { 2 } else { 1 };
+    let (mut faults, mut left, mut done, mut lost) = (Vec::new(), Vec::new(), 0, false);
     for number in 0..args.faults {
         std::thread::sleep(random.duration(BETWEEN.0, BETWEEN.1));
         let fault = fault(&mut herd, &mut random, size.servers)?;
         faults.push(fault);
         herd.expect_alive()?;
         eprintln!("versions: {} of {} faults, the last {:?}", number + 1, args.faults, fault.kind);
-        while upgraded < args.nodes && (number + 1) * (args.nodes + 1) >= (upgraded + 1) * args.faults {
-            herd.asks.set_program(&place.program);
-            faults.extend(upgrade(&mut herd, upgraded, &place.program, &folder, &mut left)?);
-            upgraded += 1;
-            eprintln!("versions: {upgraded} of {} nodes have the new program", args.nodes);
+        while done < steps && (number + 1) * (steps + 1) >= (done + 1) * args.faults {
+            let (program, name) = match done < args.nodes {
+                true => (&place.program, "new"),
+                false => (&args.old, "older"),
+            };
+            herd.asks.set_program(program);
+            faults.extend(replace(&mut herd, (done, done % args.nodes), program, &folder, &mut left)?);
+            done += 1;
+            let all = done.is_multiple_of(args.nodes);
+            let number = if all { args.nodes } else { done % args.nodes };
+            eprintln!("versions: {number} of {} nodes have the {name} program", args.nodes);
             ask(&herd.asks, &["job", "list"])?;
-            if upgraded < args.nodes {
-                let mut older = herd.asks.clone();
-                older.set_program(&args.old);
-                ask(&older, &["job", "list"])?;
+            if !all {
+                // Both programs are asked while nodes of both run.
+                let mut other = herd.asks.clone();
+                other.set_program(if done < args.nodes { &args.old } else { &place.program });
+                ask(&other, &["job", "list"])?;
+            }
+            if done == args.nodes {
+                lost = fields(&herd, &mut verdict)?;
             }
         }
     }
-    ensure!(upgraded == args.nodes, "more faults are needed: {upgraded} nodes were upgraded");
+    ensure!(done == steps, "more faults are needed: {done} of {steps} nodes were replaced");
     let at_last = herd.journal.requests();
-    let lost = fields(&herd, &mut verdict)?;
     herd.until_quiet(Duration::from_secs(args.quiet))?;
     verdict.expect(herd.journal.requests() > at_last, || {
         "the crawl was over before the last fault: more pages, or a longer rest".to_owned()
@@ -153,11 +170,12 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     faults.iter().for_each(|fault| *kinds.entry(fault.kind).or_default() += 1);
     let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{count} {kind:?}")).collect();
     verdict.end(&format!(
-        "versions: {} nodes upgraded one by one, {} faults ({}), {places} places as the truth says, {} requests ({at_last} by \
+        "versions: {} nodes upgraded one by one{}, {} faults ({}), {places} places as the truth says, {} requests ({at_last} by \
          the last fault), {repeats} repeated after faults, {captures} captures, {read} read again, {groups} groups of the logs \
          folded again ({}), {opened} states of the older program opened as their logs say, the unknown field {}; alone: {alone}; \
          {:.0} s in all",
         args.nodes,
+        if args.back { " and taken back" } else { "" },
         faults.len(),
         kinds.join(", "),
         log.requests.len(),
@@ -167,7 +185,7 @@ pub fn run(args: &Args, place: &Place) -> anyhow::Result<()> {
     ))
 }
 
-/// A crawl on one machine that the older program begins and the new one ends.
+/// A crawl on one machine that the older program begins and the new one ends; with `--back` the older one ends it again.
 fn alone(args: &Args, place: &Place, verdict: &mut Verdict) -> anyhow::Result<String> {
     let folder = place.folder("alone")?;
     let (hosts, pages, host) = ALONE;
@@ -179,19 +197,30 @@ fn alone(args: &Args, place: &Place, verdict: &mut Verdict) -> anyhow::Result<St
     crawler.set_program(&args.old);
     crawler.unset(NEWER_SETTING.0);
     let journal = site.web().journal().clone();
-    let mut run = crawler.start()?;
-    let by_old = usize::try_from(pages / 3)?;
-    while journal.requests() < by_old {
-        ensure!(
-            !run.wait_until(Instant::now() + Duration::from_millis(20))?,
-            "the older program was too quick"
-        );
-    }
-    let from = journal.now_us();
-    run.kill()?;
-    let faults = [Fault { kind: Kind::NodeKilled, from, to: journal.now_us() }];
+    let third = usize::try_from(pages / 3)?;
+    let mut faults = Vec::new();
+    // Lets a program crawl up to so many requests, and kills it.
+    let mut until = |mut run: Run, requests: usize| -> anyhow::Result<()> {
+        while journal.requests() < requests {
+            ensure!(
+                !run.wait_until(Instant::now() + Duration::from_millis(20))?,
+                "the crawl was over after {} requests: a longer rest is needed",
+                journal.requests()
+            );
+        }
+        let from = journal.now_us();
+        run.kill()?;
+        faults.push(Fault { kind: Kind::NodeKilled, from, to: journal.now_us() });
+        Ok(())
+    };
+    until(crawler.start()?, third)?;
     crawler.set_program(&place.program);
     crawler.set(NEWER_SETTING.1);
+    if args.back {
+        until(crawler.start()?, 2 * third)?;
+        crawler.set_program(&args.old);
+        crawler.unset(NEWER_SETTING.0);
+    }
     crawler.finish(ALONE_MAX)?;
     let world = site.web().world().clone();
     let log = site.stop();
@@ -200,8 +229,9 @@ fn alone(args: &Args, place: &Place, verdict: &mut Verdict) -> anyhow::Result<St
     let repeats = cluster::repeats(verdict, &log, &faults);
     let (captures, _) = archive::check(verdict, &crawler, &world, &wanted.truth, &log, Copies::AsAsked, 200)?;
     Ok(format!(
-        "{places} places, {by_old} of {} requests by the older program, {repeats} repeated, {captures} captures",
-        log.requests.len()
+        "{places} places, {third} of {} requests by the older program{}, {repeats} repeated, {captures} captures",
+        log.requests.len(),
+        if args.back { ", as many by the new one, the rest by the older one again" } else { "" },
     ))
 }
 
@@ -236,17 +266,18 @@ fn fault(herd: &mut Herd, random: &mut Random, servers: usize) -> anyhow::Result
     Ok(Fault { kind, from, to: herd.journal.now_us() })
 }
 
-/// Gives a node the new program. Every second one is drained before; to be killed is a fault.
-fn upgrade(
+/// Gives a node another program, as the step of this number. At every second step the node is drained before; to be
+/// killed is a fault.
+fn replace(
     herd: &mut Herd,
-    number: usize,
+    (step, number): (usize, usize),
     program: &Path,
     folder: &Path,
     left: &mut Vec<Left>,
 ) -> anyhow::Result<Option<Fault>> {
     let from = herd.journal.now_us();
     let name = herd.nodes[number].name.clone();
-    let drained = number.is_multiple_of(2);
+    let drained = step.is_multiple_of(2);
     if drained {
         ask(&herd.asks, &["cluster", "drain", &name])?;
         herd.nodes[number].run.take().context("it runs")?.finish_within(LEAVE_MAX)?;
