@@ -52,8 +52,7 @@ pub fn removed(target: &Target, changed: usize) -> Result<HttpAnswer, Instead> {
 pub fn delay_wanted(asked: &HttpQuestion) -> Result<(CrawlUrl, u32), Instead> {
     let url = CrawlUrl::parse(&asked.parameter("url").unwrap_or_default());
     let url = url.map_err(|error| wrong("invalid parameter url", error.to_string()))?;
-    let delay_ms = asked.number("delay_ms").filter(|delay_ms| *delay_ms <= DELAY_MS_MAX as usize);
-    let delay_ms = delay_ms.and_then(|delay_ms| u32::try_from(delay_ms).ok());
+    let delay_ms = asked.number("delay_ms").filter(|delay_ms: &u32| *delay_ms <= DELAY_MS_MAX);
     let why = || wrong("invalid parameter delay_ms", format!("at most {DELAY_MS_MAX}, which is a day"));
     Ok((url, delay_ms.ok_or_else(why)?))
 }
