@@ -20,7 +20,7 @@ use super::views::{
 };
 use nephila_api::public::{LinkSaid, LinkWanted};
 use nephila_api::tls::Trust;
-use nephila_api::views::Added;
+use nephila_api::views::{Added, Changed};
 use nephila_api::{Explained, FeedSaid, FeedsSaid, HostView, NoAnswer, Peer, Question, Reply, escaped};
 use nephila_engine::crawl::stage::SpiderSaid;
 use nephila_engine::crawl::stream::StreamSaid;
