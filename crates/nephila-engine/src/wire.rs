@@ -301,7 +301,10 @@ pub fn fits<S: Durable>(part: &mut Part<S>, secret: &Secret) -> anyhow::Result<b
             UrlKey::of(&url, secret).host.domain == key.domain
                 || DomainKey::of(url.host_str(), secret) == key.domain
         };
-        part.prefixes.holds(key.domain) && CrawlUrl::parse(&record.origin).is_ok_and(is_own)
+        // An order of an operator (a stop, a crawl delay) may name a host before any URL of it is found: its record has no
+        // origin then, and tells nothing about the key.
+        let is_ordered = record.origin.is_empty();
+        part.prefixes.holds(key.domain) && (is_ordered || CrawlUrl::parse(&record.origin).is_ok_and(is_own))
     };
     Ok(hosts.iter().all(is_ours))
 }

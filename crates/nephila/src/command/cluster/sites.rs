@@ -116,9 +116,10 @@ pub(crate) fn host_set(args: &HostSetArgs) -> anyhow::Result<Exit> {
         }
         Ok(Exit::Done)
     })?;
+    let origins: Vec<String> = urls.iter().map(|url| shown(url.origin()).to_string()).collect();
     say(&format!(
         "{}: {} between two requests, and more if it asks for it",
-        shown(&args.host),
+        origins.join(", "),
         match delay_ms {
             0 => "the usual rest".to_owned(),
             ms => format!("{ms} ms"),
