@@ -27,7 +27,7 @@ pub(crate) fn world(deep: &str) -> World {
     let mut job = Job::new(JobId(1), "press");
     job.scope.seeds = vec!["http://a.test/docs/".into()];
     job.scope.exclude = vec!["/docs/no".into()];
-    folder.set_plan(&Plan { job, moved: vec![], seeds_offered: 0, ran_ms: 0, judged: None }).unwrap();
+    folder.set_plan(&Plan::of(job)).unwrap();
     let settings = Settings::default();
     let running = nephila_engine::wire::worker(&folder, &settings, false).unwrap();
     let questions = Arc::new(Questions::new(running.handle.clone(), folder.clone(), settings));

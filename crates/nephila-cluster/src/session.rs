@@ -121,13 +121,7 @@ impl Session {
         running.handle.set_spread(node.cluster.spread.get()).await?;
         // Before anybody is asked.
         stop_list::refresh(&node.cluster.leases, &node.stop_list).await?;
-        let plan = Plan {
-            job: Job::new(JobId(0), "node"),
-            moved: Vec::new(),
-            seeds_offered: 0,
-            ran_ms: 0,
-            judged: None,
-        };
+        let plan = Plan::of(Job::new(JobId(0), "node"));
         let tools = Tools {
             handle: running.handle,
             fetch: node.fetch.clone(),

@@ -15,7 +15,7 @@ use crate::crawl::ending::{self, End};
 use crate::crawl::shared::{JOB, Shared, Tools};
 use crate::crawl::stage::{Fetch, Keep, Observe, Read, StandardReader, Visited};
 use crate::crawl::tables::Tables;
-use crate::crawl::{begin, fetch_lost, reread, stops, work};
+use crate::crawl::{begin, fetch_lost, reread, revisit, stops, work};
 use crate::exit::Exit;
 use crate::folder::{Folder, Plan};
 use crate::process::Signals;
@@ -217,6 +217,7 @@ impl Builder {
         let (shared, stops) = stops::obey(shared)?;
         begin(&shared).await?;
         reread::run(&shared, true).await?;
+        revisit::run(&shared, true).await?;
         fetch_lost(&shared).await?;
         let tables = Tables::start(shared.folder.dir(), &shared.settings)?;
         let (until, mut signals) = (work::Until::default(), Signals::Embedded(stop));

@@ -37,7 +37,7 @@ pub(crate) fn world() -> World {
     let mut job = Job::new(JobId(1), "press");
     job.scope.seeds = vec!["http://a.test/docs/".into(), "nonsense".into()];
     job.scope.exclude = vec!["/docs/no".into()];
-    let plan = Plan { job, moved: vec![], seeds_offered: 0, ran_ms: 0, judged: None };
+    let plan = Plan::of(job);
     let (questions, shared, running) = running(dir.path(), plan);
     World { dir, questions, shared, _running: running }
 }

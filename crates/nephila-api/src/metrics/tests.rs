@@ -61,8 +61,7 @@ async fn served(dir: &std::path::Path) -> (Arc<Shared>, String) {
 async fn served_with(dir: &std::path::Path, settings: Settings) -> (Arc<Shared>, String) {
     let folder = Folder::new(dir);
     std::fs::create_dir_all(folder.state()).unwrap();
-    let plan =
-        Plan { job: Job::new(JobId(1), "press"), moved: vec![], seeds_offered: 0, ran_ms: 0, judged: None };
+    let plan = Plan::of(Job::new(JobId(1), "press"));
     folder.set_plan(&plan).unwrap();
     let running = nephila_engine::wire::worker(&folder, &settings, false).unwrap();
     let (log, _) = nephila_engine::log::Writer::open(&folder.logs()).unwrap();

@@ -32,6 +32,7 @@ pub(crate) mod page;
 pub(crate) mod readers;
 pub mod reread;
 mod resolve;
+pub mod revisit;
 pub mod robots;
 mod room;
 pub(crate) mod seeds;

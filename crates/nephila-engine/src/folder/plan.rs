@@ -25,12 +25,15 @@ pub struct Plan {
     /// The rules by which the links in the archive were judged; none if there is no archive yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judged: Option<Judged>,
+    /// The schedule by which all pages of the archive have their next visit; none if pages are not visited again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visits: Option<Schedule>,
 }
 
 impl Plan {
     /// The plan of a crawl that has not begun.
     pub fn of(job: Job) -> Plan {
-        Plan { job, moved: Vec::new(), seeds_offered: 0, ran_ms: 0, judged: None }
+        Plan { job, moved: Vec::new(), seeds_offered: 0, ran_ms: 0, judged: None, visits: None }
     }
 
     /// Completes the plan and the settings by each other: when pages are requested again, and how much of a site is

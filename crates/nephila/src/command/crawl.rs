@@ -19,7 +19,7 @@ use nephila_cluster::api::{Bound, CONNECTIONS_MAX, bind};
 use nephila_engine::crawl::ending::{self, End};
 use nephila_engine::crawl::shared::{JOB, Shared, Tools};
 use nephila_engine::crawl::tables::Tables;
-use nephila_engine::crawl::{begin, fetch_lost, reread, stops, work};
+use nephila_engine::crawl::{begin, fetch_lost, reread, revisit, stops, work};
 use nephila_engine::exit::Exit;
 use nephila_engine::folder::{Folder, Lock, Plan};
 use nephila_engine::log;
@@ -139,6 +139,7 @@ fn run_in(args: CrawlArgs, serves: Option<&str>) -> anyhow::Result<Exit> {
         let prepare = async {
             begin(&shared).await?;
             reread::run(&shared, args.quiet).await?;
+            revisit::run(&shared, args.quiet).await?;
             fetch_lost(&shared).await?;
             begun.set_begun();
             anyhow::Ok(())

@@ -315,3 +315,54 @@ fn the_text_of_a_story_is_kept_beside_its_page() {
         assert!(metadata.contains(line), "{line}: {metadata}");
     }
 }
+
+/// Runs a crawl of one machine to its end, and returns what it says.
+fn crawl(dir: &Path, args: &[&str]) -> String {
+    let usual = ["--delay", "10ms", "--set", "frontier.slot_delay=10ms", "-o", "docs"];
+    let output = say(dir, &[&["crawl"][..], args, &usual].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stderr)
+}
+
+#[test]
+fn an_interval_that_is_new_holds_for_pages_of_earlier_runs() {
+    let (dir, site) = (tempfile::tempdir().unwrap(), Site::default());
+    let port = site.start();
+    site.page("/", "<a href=/a>a</a>");
+    site.page("/a", "<title>a</title>");
+    let home = format!("http://127.0.0.1:{port}/");
+    let asked = || ["/", "/a"].map(|path| site.asked("GET", path));
+    crawl(dir.path(), &[&home]);
+    crawl(dir.path(), &[]);
+    assert_eq!(asked(), [1, 1], "without an interval nothing is visited again");
+    let said = crawl(dir.path(), &["--set", "crawl.again_every=1h"]);
+    assert!(said.contains("visited again every 1h: 0 now, 2 later, the first at 20"), "{said}");
+    assert_eq!(asked(), [1, 1], "not due yet");
+
+    std::thread::sleep(Duration::from_millis(3_100));
+    let said = crawl(dir.path(), &["--set", "crawl.again_every=3s"]);
+    assert!(said.contains("visited again every 3s: 2 now"), "{said}");
+    assert_eq!(asked(), [2, 2]);
+    // A longer interval than the planned visits have changes nothing.
+    let said = crawl(dir.path(), &["--set", "crawl.again_every=1h"]);
+    assert!(!said.contains("visited again every"), "{said}");
+}
+
+#[test]
+fn a_delay_for_a_host_that_nobody_knows_leaves_the_folder_readable() {
+    let (dir, site) = (tempfile::tempdir().unwrap(), Site::default());
+    let port = site.start();
+    site.page("/", "<a href=/a>a</a>");
+    site.page("/a", "<title>a</title>");
+    site.page("/b", "<title>b</title>");
+    crawl(dir.path(), &[&format!("http://127.0.0.1:{port}/")]);
+    let set = say(dir.path(), &["host", "set", "c.example", "--delay", "10s", "-o", "docs"]);
+    assert!(set.status.success(), "{}", text(&set.stderr));
+    assert!(text(&set.stdout).starts_with("http://c.example, https://c.example: 10000 ms"), "{set:?}");
+    let add = say(dir.path(), &["add", &format!("http://127.0.0.1:{port}/b"), "-o", "docs"]);
+    assert!(add.status.success(), "{}", text(&add.stderr));
+    // The order reaches the frontier in this run; the next one opens what it left.
+    crawl(dir.path(), &[]);
+    crawl(dir.path(), &[]);
+    assert_eq!(site.asked("GET", "/b"), 1);
+}

@@ -50,7 +50,7 @@ fn what_a_kill_leaves_is_said() {
     fs::write(folder.archive().join("x.warc.gz.open"), "").unwrap();
     fs::write(folder.logs().join("outcomes-00000001.jsonl"), "{\"torn").unwrap();
     let job = Job::new(JobId(1), "j");
-    folder.set_plan(&Plan { job, moved: vec![], seeds_offered: 0, ran_ms: 0, judged: None }).unwrap();
+    folder.set_plan(&Plan::of(job)).unwrap();
     let mut checks = Checks::default();
     let lock = folder.lock().unwrap();
     state(&mut checks, &folder);
