@@ -115,9 +115,9 @@ impl Next {
     }
 }
 
-/// Interval at which the URLs of a stop-listed target are examined again: each examination costs an entry for each of
-/// its loaded URLs.
-pub const STOPPED_AGAIN: Duration = Duration::from_secs(600);
+/// Wait of a URL, or of a host without an address, whose attempt met the stop list. The host is stopped in its log by then,
+/// and its URLs are not examined; so this is how long they wait after the stop was removed.
+pub const STOPPED_AGAIN: Duration = Duration::from_secs(5);
 
 /// The next steps after this outcome.
 ///

@@ -86,7 +86,7 @@ fn what_is_broken_is_tried_twice_more_a_day_apart() {
 fn our_own_faults_count_against_nobody() {
     for outcome in Outcome::ALL.iter().filter(|o| o.action() == Action::Pause) {
         let next = next(*outcome, 200, 200, None, 0, &plain());
-        let again = if *outcome == Outcome::StopList { 600 } else { 30 };
+        let again = if *outcome == Outcome::StopList { 5 } else { 30 };
         assert_eq!((secs(next), next.retries), ((Some(again), None), 200), "{outcome}");
     }
 }
