@@ -109,10 +109,17 @@ impl Folder {
         if self.is_crawl() {
             return Ok(());
         }
-        let text = format!(
-            "{} holds no crawl: name its folder with -o DIR, or begin one with `nephila crawl URL`",
-            self.dir.display()
-        );
+        let dir = self.dir.display();
+        let text = match self.has_feeds() {
+            true => format!(
+                "{dir} has feeds and no crawl yet: `nephila crawl -o {dir}` begins it and follows them"
+            ),
+            false => {
+                format!(
+                    "{dir} holds no crawl: name its folder with -o DIR, or begin one with `nephila crawl URL`"
+                )
+            }
+        };
         Err(crate::settings::usage(anyhow::anyhow!(text)))
     }
 

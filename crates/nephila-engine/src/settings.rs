@@ -34,8 +34,8 @@ pub use api::{API_LISTEN, Api, PER_SECOND, RESERVED, Reads, Role, TokenSettings}
 pub use cluster::{ArchiveUpload, Cluster, given};
 pub use credential::Credential;
 pub use list::{ListedSetting, SECRET_SET, list};
-pub use load::load;
 pub use load::remember_contact;
+pub use load::{changed_after, load};
 pub use media::Media;
 pub use origins::Origins;
 pub use print::page;

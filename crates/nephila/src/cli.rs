@@ -101,7 +101,7 @@ pub(crate) enum Command {
     /// Query the tables of a crawl with DuckDB: the views `captures` and `links`.
     ///
     /// Runs `duckdb` if it is on the PATH, else prints the command line. `nephila export parquet` writes the tables. Exit
-    /// code: 0 done, 1 DuckDB reported an error, 2 trouble.
+    /// code: 0 done, 1 DuckDB reported an error or is not there, 2 trouble.
     #[command(
         after_help = "Examples:\n  nephila sql 'SELECT fetch_status, count(*) FROM captures GROUP BY 1' -o docs\n  nephila sql \"SELECT source, anchor FROM links WHERE target = 'https://docs.example.org/gone'\" -o docs"
     )]
@@ -230,8 +230,8 @@ pub(crate) enum Command {
 /// Arguments of every command with settings.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Common {
-    /// Settings file [default: $NEPHILA_CONFIG, ./nephila.toml, ~/.config/nephila/nephila.toml,
-    /// /etc/nephila/nephila.toml]
+    /// Settings file; without it a crawl that goes on takes the settings of its folder [default: $NEPHILA_CONFIG,
+    /// ./nephila.toml, ~/.config/nephila/nephila.toml, /etc/nephila/nephila.toml]
     #[arg(long, value_name = "FILE", help_heading = "Settings")]
     pub config: Option<PathBuf>,
     /// Set one setting, such as `spider.total_timeout=30s`; repeatable

@@ -328,7 +328,7 @@ impl fmt::Display for Hold {
             Hold::Delay(ms) => write!(f, "the host rests between fetches for another {ms} ms"),
             Hold::Slot(slot) => write!(f, "the address {slot} serves other hosts as well and rests"),
             Hold::NoAddress(outcome) => write!(f, "the name has no address: {outcome}"),
-            Hold::NotActive => f.write_str("the host has not come to the workbench yet"),
+            Hold::NotActive => f.write_str("the host is not among those that are asked now: nothing of it is due, or its turn has not come"),
         }
     }
 }

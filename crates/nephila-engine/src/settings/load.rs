@@ -71,6 +71,12 @@ fn home() -> Option<PathBuf> {
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")))
 }
 
+/// The settings file that nobody named and that was changed after this one: a crawl that goes on does not read it.
+pub fn changed_after(kept: &Path) -> Option<PathBuf> {
+    let time = |path: &Path| path.metadata().and_then(|meta| meta.modified()).ok();
+    find(None).filter(|path| time(path) > time(kept))
+}
+
 fn find(named: Option<&Path>) -> Option<PathBuf> {
     if let Some(path) = named {
         return Some(path.to_owned());

@@ -38,10 +38,15 @@ pub(super) fn run(args: &SqlArgs) -> anyhow::Result<Exit> {
     let mut out = out();
     writeln!(out, "duckdb -c {}", quoted_for_shell(&script))?;
     out.flush()?;
-    if !args.print {
-        eprintln!("nephila: duckdb is not on the PATH: this is the command line that runs the query");
+    if args.print {
+        return Ok(Exit::Done);
     }
-    Ok(Exit::Done)
+    // The query was not run: whoever waits for its answer, or for the file that it writes, has to know.
+    eprintln!(
+        "nephila: duckdb is not on the PATH, so the query was not run: install it (`pip install duckdb-cli`), or run \
+         the printed command line where it is"
+    );
+    Ok(Exit::Failed)
 }
 
 /// The views, then the query.

@@ -66,6 +66,16 @@ pub(crate) fn crawl(args: &CrawlArgs, folder: &Folder) -> anyhow::Result<Resolve
     limits.pages_per_domain_max = args.limit_per_domain.unwrap_or(limits.pages_per_domain_max);
     let before = folder.settings();
     let before = (args.how.common.config.is_none() && before.is_file()).then_some(before);
+    if let Some(kept) = &before
+        && let Some(changed) = settings::changed_after(kept)
+    {
+        eprintln!(
+            "nephila: {} was changed after the last run and is not read: this crawl goes on with the settings of its folder, \
+             {}; `--config {0}` takes the file instead, `--set KEY=VALUE` changes one setting",
+            shown(&changed.display().to_string()),
+            shown(&kept.display().to_string()),
+        );
+    }
     if !args.feeds.is_empty() {
         let parse = |text: &String| {
             let url =

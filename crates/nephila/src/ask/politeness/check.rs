@@ -59,6 +59,8 @@ struct Found {
     unread: u64,
     /// Requests of our user agent.
     ours: u64,
+    /// Lines among them without a User-Agent: each counts, whoever sent the request.
+    without_agent: u64,
     /// Delays that were long enough, as far as the log shows.
     kept: u64,
     /// Delays that the log is too imprecise to judge.
@@ -137,6 +139,14 @@ fn summary(
         span(promise.rest_ms),
         promise.connections
     )?;
+    if found.without_agent > 0 {
+        writeln!(
+            out,
+            "{} of these lines have no User-Agent, so requests of others may be among them: keep the lines of the crawler's \
+             addresses alone, or log in the combined format",
+            found.without_agent
+        )?;
+    }
     writeln!(out, "rests: {} long enough, {} cannot be told from this log", found.kept, found.unclear)?;
     if coarse {
         writeln!(
@@ -243,6 +253,7 @@ impl<'a> Checker<'a> {
 
     fn take(&mut self, access: Access) {
         self.found.ours += 1;
+        self.found.without_agent += u64::from(access.agent.is_none());
         self.coarse |= access.exact_ms >= 1_000;
         // A server that logs the duration of a request writes the line at the end of the request.
         let took = access.took_ms.unwrap_or(0);
