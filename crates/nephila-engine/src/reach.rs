@@ -11,12 +11,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use nephila_core::spider::Settings;
 use nephila_core::spider::address::{AddressFilter, is_metadata};
 use nephila_core::spider::door::{Doors, is_local_name};
-use nephila_core::url::{CrawlUrl, Host};
+use nephila_core::url::{CrawlUrl, Host, PortDenied, PortRule};
 
 /// The addresses that URLs may contain.
 #[derive(Debug)]
 pub struct Reach {
     filter: AddressFilter,
+    ports: PortRule,
     doors: Doors,
 }
 
@@ -29,7 +30,8 @@ impl Reach {
     /// The address rules of the settings, plus the addresses that people typed.
     pub fn with_doors(settings: &Settings, doors: Doors) -> Reach {
         let (allow, deny) = (settings.allow_addresses.clone(), settings.deny_addresses.clone());
-        Reach { filter: AddressFilter::new(allow, deny), doors }
+        let ports = PortRule { allowed: settings.ports.clone() };
+        Reach { filter: AddressFilter::new(allow, deny), ports, doors }
     }
 
     /// Whether a URL may be requested, as far as its text tells. The error is the reason.
@@ -45,6 +47,17 @@ impl Reach {
         self.filter
             .check(address)
             .map_err(|denied| format!("{denied}; only spider.allow_addresses in the settings opens a range"))
+    }
+
+    /// Whether requests may be made to the port of a URL. The error is the reason.
+    pub fn check_port(&self, url: &CrawlUrl) -> Result<(), String> {
+        match self.ports.check(url.port()) {
+            Err(PortDenied::NotAllowed(_)) if self.doors.opened(url).port() => Ok(()),
+            Err(denied @ PortDenied::NotAllowed(_)) => {
+                Err(format!("{denied}; only spider.ports in the settings opens a port"))
+            }
+            checked => checked.map_err(|denied| denied.to_string()),
+        }
     }
 
     /// The same check for a URL that a person types: typing permits its address, except a cloud's metadata address.
@@ -82,6 +95,9 @@ mod tests {
             let why = check(inside).expect_err(inside);
             assert!(why.contains("spider.allow_addresses"), "{why}");
         }
+        let port = |text: &str| reach.check_port(&CrawlUrl::parse(text).unwrap());
+        assert_eq!(port("http://a.example:8080/"), Ok(()));
+        assert!(port("http://a.example:8399/").is_err_and(|why| why.contains("spider.ports")));
         for local in ["http://localhost:4222/", "http://a.localhost/"] {
             assert!(check(local).is_err(), "{local}");
         }

@@ -139,7 +139,7 @@ fn add(
         outlines.retain(|feed| {
             let judged = match typed.contains(&feed.url) {
                 true => reach.check_typed(&feed.url),
-                false => reach.check(&feed.url),
+                false => reach.check(&feed.url).and_then(|()| reach.check_port(&feed.url)),
             };
             if let Err(why) = &judged {
                 eprintln!("nephila: {}: {why}", shown(feed.url.as_str()));
