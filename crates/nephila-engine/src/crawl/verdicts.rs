@@ -48,7 +48,7 @@ pub struct RuleCount {
     pub wanted: bool,
     /// Number of links about which the rule decided.
     pub hits: u64,
-    /// A sample of the rejected URLs.
+    /// A sample of the rejected URLs, each once.
     pub examples: Vec<String>,
 }
 
@@ -68,6 +68,10 @@ impl Verdicts {
         if !wanted && let Some(place) = place(count.hits) {
             let url = url.as_str();
             let example: Box<str> = url[..url.floor_char_boundary(EXAMPLE_BYTES_MAX)].into();
+            // A menu has the same link on every page.
+            if count.examples.contains(&example) {
+                return;
+            }
             match count.examples.get_mut(place) {
                 Some(other) => *other = example,
                 None => count.examples.push(example),
@@ -166,6 +170,16 @@ mod tests {
         assert!(all[0].examples.is_empty(), "what is wanted is in the frontier");
         assert_eq!(all[1].examples, ["http://a.test/cart"]);
         assert_eq!(all[2].examples, ["http://c.test/%3Cscript%3E"]);
+    }
+
+    #[test]
+    fn a_link_that_stands_on_every_page_is_one_example() {
+        let (verdicts, rules) = (Verdicts::default(), rules());
+        for number in 0..900 {
+            look(&verdicts, &rules, ["http://c.test/1", "http://c.test/2", "http://c.test/3"][number % 3]);
+        }
+        let all = verdicts.all(&rules);
+        assert_eq!((all[0].hits, all[0].examples.len()), (900, 3));
     }
 
     #[test]
