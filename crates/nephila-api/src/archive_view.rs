@@ -1,16 +1,17 @@
 //! `GET /api/v1/archive`: the WARC files of a folder, and what is in them: sizes, types, statuses.
 //!
 //! The counts come from the CDXJ index beside each closed file, which never changes: an index is read once, and its
-//! counts are kept in memory. A request reads at most [`INDEX_BYTES_MAX`] bytes of new indexes; an answer that could not
-//! read all says so, and the next request goes on. A file that is still open has no index and is listed without counts.
+//! counts are kept in memory. A request has at most [`INDEX_BYTES_MAX`] bytes of new indexes counted, and waits
+//! [`COUNT_WAIT`] for that; an answer that has not all counts says so, and the next request goes on. A file that is still open has no index and is listed without counts.
 //!
 //! Invariant: memory is bounded by [`FILES_MAX`] files with [`VALUES_MAX`] types and statuses each.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader};
-use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use nephila_core::store::cdxj;
 use nephila_store::index::read_line;
@@ -25,6 +26,8 @@ pub const ROWS_MAX: usize = 1_000;
 pub const ROWS_USUAL: usize = 200;
 /// Maximum number of bytes of new indexes that a request reads.
 pub const INDEX_BYTES_MAX: u64 = 16 << 20;
+/// Maximum time that a request waits for the counts of new indexes, if older ones are counted already.
+pub const COUNT_WAIT: Duration = Duration::from_millis(20);
 /// Maximum number of types, and of statuses, that are counted apart in one file.
 const VALUES_MAX: usize = 200;
 /// Maximum number of types, and of statuses, in an answer.
@@ -160,24 +163,64 @@ fn date(digits: &str) -> Option<String> {
 
 /// The counts of the indexes that were read, by the name of the file and the length of its index.
 #[derive(Debug, Default)]
-pub struct ArchiveCounts(Mutex<BTreeMap<String, (u64, Counted)>>);
+pub struct ArchiveCounts {
+    known: Mutex<BTreeMap<String, (u64, Counted)>>,
+    /// Held by the one that counts.
+    counting: Mutex<()>,
+}
 
 impl ArchiveCounts {
-    /// Looks at the archive in a folder. Blocks.
+    /// Looks at the archive in a folder, by the counts that are there. Blocks for the list of files alone.
     pub fn look(&self, dir: &Path, limit: usize, cursor: Option<&str>) -> io::Result<ArchiveSaid> {
-        self.look_within(dir, limit, cursor, INDEX_BYTES_MAX)
+        Ok(self.said(&files(dir)?, limit, cursor))
     }
 
-    fn look_within(
-        &self,
-        dir: &Path,
-        limit: usize,
-        cursor: Option<&str>,
-        mut room: u64,
-    ) -> io::Result<ArchiveSaid> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Counts indexes that are new, and returns when that is done. The index of a full archive file takes a second: after the
+    /// first time, whoever asks waits [`COUNT_WAIT`] at most, and the counting goes on behind their back.
+    pub async fn count_soon(self: &Arc<Self>, dir: PathBuf) {
+        let (counts, is_first) = (self.clone(), self.known().is_empty());
+        let counting = tokio::task::spawn_blocking(move || {
+            let counting = match is_first {
+                true => Some(counts.counting.lock().unwrap_or_else(PoisonError::into_inner)),
+                false => counts.counting.try_lock().ok(),
+            };
+            let counted = counting.map_or(Ok(()), |_counting| counts.count(&dir, INDEX_BYTES_MAX));
+            if let Err(error) = counted {
+                tracing::warn!(%error, "an index of the archive cannot be counted: {error}");
+            }
+        });
+        let wait = if is_first { Duration::MAX } else { COUNT_WAIT };
+        // A task that panics has counted nothing; the answer says so.
+        _ = tokio::time::timeout(wait, counting).await;
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, (u64, Counted)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts indexes that are new, up to a number of bytes; at least one of them, however long. Nobody who looks waits
+    /// meanwhile.
+    fn count(&self, dir: &Path, mut room: u64) -> io::Result<()> {
         let found = files(dir)?;
-        known.retain(|name, _| found.contains_key(name));
+        self.known().retain(|name, _| found.contains_key(name));
+        for (name, found) in found.iter().rev() {
+            let Some(bytes) = found.index else { continue };
+            if self.known().get(name).is_some_and(|(before, _)| *before == bytes) {
+                continue;
+            }
+            if room == 0 {
+                break;
+            }
+            room = room.saturating_sub(bytes);
+            let stem = name.strip_suffix(CLOSED).unwrap_or(name);
+            let counted = Counted::read(&dir.join(format!("{stem}.cdxj")))?;
+            self.known().insert(name.clone(), (bytes, counted));
+        }
+        Ok(())
+    }
+
+    fn said(&self, found: &BTreeMap<String, Found>, limit: usize, cursor: Option<&str>) -> ArchiveSaid {
+        let known = self.known();
         let mut said =
             ArchiveSaid { complete: true, files_total: found.len() as u64, ..ArchiveSaid::default() };
         let mut all = Counted::default();
@@ -185,20 +228,10 @@ impl ArchiveCounts {
         for (name, found) in found.iter().rev() {
             said.bytes += found.bytes;
             said.unindexed += u64::from(found.index.is_none());
-            if let Some(bytes) = found.index
-                && known.get(name).is_none_or(|(before, _)| *before != bytes)
-            {
-                // At least one index per request, however long.
-                if room == 0 {
-                    said.complete = false;
-                } else {
-                    room = room.saturating_sub(bytes);
-                    let stem = name.strip_suffix(CLOSED).unwrap_or(name);
-                    let counted = Counted::read(&dir.join(format!("{stem}.cdxj")))?;
-                    known.insert(name.clone(), (bytes, counted));
-                }
-            }
-            let counted = known.get(name).map(|(_, counted)| counted);
+            let counted = known.get(name);
+            said.complete &=
+                found.index.is_none_or(|bytes| counted.is_some_and(|(before, _)| *before == bytes));
+            let counted = counted.map(|(_, counted)| counted);
             if let Some(counted) = counted {
                 all.records += counted.records;
                 all.revisits += counted.revisits;
@@ -213,12 +246,13 @@ impl ArchiveCounts {
                 }
             }
         }
+        drop(known);
         (said.captures, said.revisits) = (all.records, all.revisits);
         said.types =
             most(all.types).map(|(r#type, (count, bytes))| TypeSaid { r#type, count, bytes }).collect();
         said.statuses =
             most(all.statuses).map(|(status, (count, _))| StatusCount { status, count }).collect();
-        Ok(said)
+        said
     }
 }
 

@@ -384,6 +384,7 @@ impl Monitor {
         limit: usize,
         cursor: Option<String>,
     ) -> anyhow::Result<ArchiveSaid> {
+        self.archive.count_soon(self.folder.archive()).await;
         let counts = self.archive.clone();
         let look = move |dir: &Path| counts.look(dir, limit, cursor.as_deref());
         let mut said = self.read(look, self.folder.archive()).await?;
