@@ -145,7 +145,7 @@ class Judge {
     page.on('pageerror', (error) => this.complain(where, [`the page has a fault: ${error.message}`]));
     page.on('console', (message) => {
       if (message.type() !== 'error') return;
-      const isAnswer = message.text().startsWith('Failed to load resource') && message.location().url.includes('/api/v1/');
+      const isAnswer = message.text().startsWith('Failed to load resource') && /\/(api\/v1|web\/cdx)/.test(message.location().url);
       const isOptional = isAnswer && this.mode !== 'cluster' && message.text().includes('404') && OPTIONAL.test(message.location().url);
       if (!isOptional && !(isAnswer && mayFail)) this.complain(where, [`an error in the console: ${message.text().slice(0, 200)} ${message.location().url?.slice(0, 120) ?? ''}`]);
     });
