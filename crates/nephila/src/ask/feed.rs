@@ -139,10 +139,13 @@ fn add(
         outlines.retain(|feed| {
             let judged = match typed.contains(&feed.url) {
                 true => reach.check_typed(&feed.url),
-                false => reach.check(&feed.url).and_then(|()| reach.check_port(&feed.url)),
+                false => reach.check(&feed.url),
             };
             if let Err(why) = &judged {
                 eprintln!("nephila: {}: {why}", shown(feed.url.as_str()));
+            } else if let (false, Err(why)) = (typed.contains(&feed.url), reach.check_port(&feed.url)) {
+                // The crawl may have other settings than this command.
+                eprintln!("nephila: {}: added, and not fetched until then: {why}", shown(feed.url.as_str()));
             }
             judged.is_ok()
         });
