@@ -97,7 +97,7 @@ pub static SET_HOST: Operation = change(
 )
 .tag("hosts")
 .with(&[
-    query("url", Kind::Text, "A URL of the host.").required(),
+    query("url", Kind::Url, "A URL of the host.").required(),
     query("delay_ms", Kind::Number(0, DELAY_MS_MAX as u64), "The delay in milliseconds.").required(),
 ])
 .gives::<Changed>();

@@ -35,9 +35,12 @@ pub fn wanted(asked: &HttpQuestion, now: Timestamp) -> Result<Change, Instead> {
     Ok(Change::Add(orders.map(|said| StopOrder::new(said.target, &said.reason, &said.author, now)).collect()))
 }
 
-/// The target of `DELETE stops/{target}`.
+/// The target of `DELETE stops/{target}`. What can be no target was never stopped.
 pub fn target(asked: &HttpQuestion) -> Result<Target, Instead> {
-    asked.part("target").parse().map_err(|error: NoTarget| wrong("invalid target", error.to_string()))
+    let none = |error: NoTarget| -> Instead {
+        problem(StatusCode::NOT_FOUND, "not found", error.to_string()).into()
+    };
+    asked.part("target").parse().map_err(none)
 }
 
 /// The answer to `DELETE stops/{target}`, by the number of removed orders.

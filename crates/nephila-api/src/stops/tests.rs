@@ -36,7 +36,9 @@ async fn a_stop_is_kept_in_the_folder_in_force_and_taken_back() {
     let gone = ask(&questions, Method::DELETE, "stops/%2A.b.example", &Value::Null).await;
     assert_eq!(gone, (200, json!({"changed": 1})));
     assert!(shared.stop_list().stop_of_host("x.b.example").is_none());
-    assert_eq!(ask(&questions, Method::DELETE, "stops/a.example", &Value::Null).await.0, 404);
+    for none in ["stops/a.example", "stops/%2A.com", "stops/0"] {
+        assert_eq!(ask(&questions, Method::DELETE, none, &Value::Null).await.0, 404, "{none}");
+    }
     assert_eq!(ask(&questions, Method::DELETE, "stops/192.0.2.0%2F24", &Value::Null).await.0, 200);
     assert!(stop_list::read(&folder).unwrap().is_empty());
 }
