@@ -2,7 +2,8 @@
 //!
 //! The counts come from the CDXJ index beside each closed file, which never changes: an index is read once, and its
 //! counts are kept in memory. A request has at most [`INDEX_BYTES_MAX`] bytes of new indexes counted, and waits
-//! [`COUNT_WAIT`] for that; an answer that has not all counts says so, and the next request goes on. A file that is still open has no index and is listed without counts.
+//! [`COUNT_WAIT`] for that; an answer that has not all counts says so, and the next request goes on. A file that is still
+//! open has no index and is listed without counts.
 //!
 //! Invariant: memory is bounded by [`FILES_MAX`] files with [`VALUES_MAX`] types and statuses each.
 

@@ -158,6 +158,7 @@ static SEEDED: Operation = change(
 .tag("jobs")
 .with(&[of::JOB_NAME])
 .gives::<Changed>();
+
 /// A node that was asked to leave.
 #[derive(schemars::JsonSchema, serde::Serialize)]
 struct Draining<'a> {
