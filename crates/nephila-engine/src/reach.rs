@@ -51,13 +51,10 @@ impl Reach {
 
     /// Whether requests may be made to the port of a URL. The error is the reason.
     pub fn check_port(&self, url: &CrawlUrl) -> Result<(), String> {
-        match self.ports.check(url.port()) {
-            Err(PortDenied::NotAllowed(_)) if self.doors.opened(url).port() => Ok(()),
-            Err(denied @ PortDenied::NotAllowed(_)) => {
-                Err(format!("{denied}; only spider.ports in the settings opens a port"))
-            }
-            checked => checked.map_err(|denied| denied.to_string()),
-        }
+        self.doors.opened(url).check_port(&self.ports, url.port()).map_err(|denied| match denied {
+            PortDenied::NotAllowed(_) => format!("{denied}; only spider.ports in the settings opens a port"),
+            PortDenied::Bad(_) => denied.to_string(),
+        })
     }
 
     /// The same check for a URL that a person types: typing permits its address, except a cloud's metadata address.

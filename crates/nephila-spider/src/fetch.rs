@@ -202,10 +202,7 @@ impl Spider {
 
     /// Whether the port of this URL may be dialled; otherwise the reason.
     pub fn check_port(&self, url: &CrawlUrl) -> Result<(), PortDenied> {
-        self.0.ports.check(url.port()).or_else(|denied| match denied {
-            PortDenied::NotAllowed(_) if self.0.opened(url).port() => Ok(()),
-            _ => Err(denied),
-        })
+        self.0.opened(url).check_port(&self.0.ports, url.port())
     }
 
     /// A body that arrives by another way than a fetch, and takes part in the memory budget.

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::address::is_metadata;
-use crate::url::{CrawlUrl, Host};
+use crate::url::{CrawlUrl, Host, PortDenied, PortRule};
 
 /// Maximum number of doors; a person does not type more.
 pub const DOORS_MAX: usize = 10_000;
@@ -68,9 +68,12 @@ impl Doors {
 }
 
 impl Opened {
-    /// Whether requests to the port of the URL are allowed.
-    pub fn port(self) -> bool {
-        self != Opened::Nothing
+    /// Whether requests may be made to this port of the URL: typing opens a port, unless it belongs to another protocol.
+    pub fn check_port(self, rule: &PortRule, port: u16) -> Result<(), PortDenied> {
+        match rule.check(port) {
+            Err(PortDenied::NotAllowed(_)) if self != Opened::Nothing => Ok(()),
+            checked => checked,
+        }
     }
 
     /// Whether this address of the URL's host may be dialled.
@@ -114,6 +117,17 @@ mod tests {
         }
         assert!(!doors.opened(&url("http://127.0.0.1:8123/")).address(ip("10.0.0.1")));
         assert_eq!(Doors::read(&doors.lines()), doors);
+    }
+
+    #[test]
+    fn ssr_08_typing_opens_a_port_unless_it_belongs_to_another_protocol() {
+        let rule = PortRule::default();
+        assert_eq!(Opened::Nothing.check_port(&rule, 443), Ok(()));
+        assert_eq!(Opened::Nothing.check_port(&rule, 8399), Err(PortDenied::NotAllowed(8399)));
+        for opened in [Opened::Port, Opened::Loopback, Opened::Address(ip("192.0.2.1"))] {
+            assert_eq!(opened.check_port(&rule, 8399), Ok(()));
+            assert_eq!(opened.check_port(&rule, 25), Err(PortDenied::Bad(25)));
+        }
     }
 
     #[test]
