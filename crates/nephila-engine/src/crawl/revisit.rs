@@ -2,8 +2,8 @@
 //!
 //! A page gets its next visit when it is fetched: by the schedule of that moment. So pages that were fetched under no
 //! schedule have no next visit, and those fetched under a longer interval have one too late. When the interval of the
-//! crawl is new, every URL of the archive is looked up: pages that are due are queued at once, and the others when they
-//! are due. The plan records the interval only when no page is left over: an interrupted run starts over, and loses
+//! crawl is new, every URL of the archive is looked up: pages that are due are queued at once, and the others by a
+//! later pass, when they are due and the rest after the last pass is over. The plan records the interval only when no page is left over: an interrupted run starts over, and loses
 //! nothing. A page that is queued twice is fetched once.
 
 use std::sync::{Arc, Weak};
@@ -25,6 +25,9 @@ use crate::worker::Command;
 pub const URLS_AT_ONCE: usize = 512;
 /// Shortest wait before the archive is gone through once more for pages that were not due.
 pub const AGAIN_MIN: Duration = Duration::from_secs(60);
+/// The wait is at least this multiple of the time that the pass before took: one hundredth of the time goes into passes,
+/// however large the archive is.
+pub const AGAIN_REST: u32 = 100;
 
 /// Result of one pass through the archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +38,14 @@ struct Passed {
     later: u64,
     /// When the first of them is due.
     next: Option<Seconds>,
+    /// Length of the pass.
+    took: Duration,
+}
+
+/// Time until the next pass: until the next page is due, but at least the rest after the pass before.
+fn wait(next: Seconds, now: Timestamp, took: Duration) -> Duration {
+    let until_due = Duration::from_millis(Timestamp::from(next).0.saturating_sub(now.0));
+    until_due.max(AGAIN_MIN).max(took.saturating_mul(AGAIN_REST))
 }
 
 /// When a page is due that an earlier schedule left without a visit, or with a later one. None for a page that has its
@@ -80,7 +91,7 @@ pub async fn run(shared: &Arc<Shared>, quiet: bool) -> anyhow::Result<()> {
     match passed.next {
         None => keep(shared, Some(schedule)),
         Some(next) => {
-            tokio::spawn(follow(Arc::downgrade(shared), schedule, next));
+            tokio::spawn(follow(Arc::downgrade(shared), schedule, next, passed.took));
             Ok(())
         }
     }
@@ -93,12 +104,11 @@ fn keep(shared: &Shared, visits: Option<Schedule>) -> anyhow::Result<()> {
 }
 
 /// Goes through the archive again when the next page is due, until none is left over or the crawl ends.
-async fn follow(shared: Weak<Shared>, schedule: Schedule, mut next: Seconds) {
+async fn follow(shared: Weak<Shared>, schedule: Schedule, mut next: Seconds, mut took: Duration) {
     loop {
         let wait = {
             let Some(shared) = shared.upgrade() else { return };
-            let now = shared.clock.now().wall;
-            Duration::from_millis(Timestamp::from(next).0.saturating_sub(now.0)).max(AGAIN_MIN)
+            wait(next, shared.clock.now().wall, took)
         };
         tokio::time::sleep(wait).await;
         let Some(shared) = shared.upgrade() else { return };
@@ -110,7 +120,7 @@ async fn follow(shared: Weak<Shared>, schedule: Schedule, mut next: Seconds) {
             }
         };
         match passed.next {
-            Some(later) => next = later,
+            Some(later) => (next, took) = (later, passed.took),
             None => {
                 if let Err(error) = keep(&shared, Some(schedule)) {
                     tracing::warn!(error = %format_args!("{error:#}"), "the plan of the crawl: {error:#}");
@@ -123,6 +133,7 @@ async fn follow(shared: Weak<Shared>, schedule: Schedule, mut next: Seconds) {
 
 /// Queues all pages of the archive that are due.
 async fn pass(shared: &Shared, schedule: Schedule) -> anyhow::Result<Passed> {
+    let began = tokio::time::Instant::now();
     let captures = Captures::new(shared.folder.dir());
     let (sender, mut found) = mpsc::channel(1);
     let reading = tokio::task::spawn_blocking(move || urls(&captures, &sender));
@@ -149,6 +160,7 @@ async fn pass(shared: &Shared, schedule: Schedule) -> anyhow::Result<Passed> {
         }
     }
     reading.await??;
+    passed.took = began.elapsed();
     Ok(passed)
 }
 
@@ -171,4 +183,21 @@ fn urls(captures: &Captures, sender: &mpsc::Sender<Vec<CrawlUrl>>) -> anyhow::Re
         _ = sender.blocking_send(some);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_take_at_most_a_hundredth_of_the_time_and_come_no_earlier_than_a_page_is_due() {
+        let (now, ms) = (Timestamp(1_000_000), Duration::from_millis);
+        let due = |seconds: u64| Seconds::from(now).plus(Duration::from_secs(seconds));
+        assert_eq!(wait(due(3600), now, ms(5)), Duration::from_secs(3600));
+        assert_eq!(wait(due(1), now, ms(5)), AGAIN_MIN);
+        assert_eq!(wait(Seconds::from(Timestamp(0)), now, ms(5)), AGAIN_MIN, "due long ago");
+        for took in [ms(601), Duration::from_secs(90), Duration::MAX] {
+            assert_eq!(wait(due(1), now, took), took.saturating_mul(AGAIN_REST));
+        }
+    }
 }
