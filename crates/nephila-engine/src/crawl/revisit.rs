@@ -2,9 +2,9 @@
 //!
 //! A page gets its next visit when it is fetched: by the schedule of that moment. So pages that were fetched under no
 //! schedule have no next visit, and those fetched under a longer interval have one too late. When the interval of the
-//! crawl is new, every URL of the archive is looked up: pages that are due are queued at once, and the others by a
-//! later pass, when they are due and the rest after the last pass is over. The plan records the interval only when no page is left over: an interrupted run starts over, and loses
-//! nothing. A page that is queued twice is fetched once.
+//! crawl is new, every URL of the archive is looked up: pages that are due are queued at once, and the others by a later
+//! pass, when they are due and the rest after the last pass is over. The plan records the interval only when no page is
+//! left over: an interrupted run starts over, and loses nothing. A page that is queued twice is fetched once.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
