@@ -137,7 +137,11 @@ mod tests {
         doors.open(&url("http://localhost:8000/"));
         doors.open(&url("http://[::1]:8000/"));
         let intranet = doors.opened(&url("http://intranet.example:9000/x"));
-        assert!(intranet.port() && !intranet.address(ip("10.0.0.1")) && !intranet.address(ip("127.0.0.1")));
+        assert!(
+            intranet == Opened::Port
+                && !intranet.address(ip("10.0.0.1"))
+                && !intranet.address(ip("127.0.0.1"))
+        );
         let local = doors.opened(&url("http://LOCALHOST:8000/"));
         assert!(local.address(ip("127.0.0.1")) && local.address(ip("::1")) && !local.address(ip("10.0.0.1")));
         assert!(doors.opened(&url("http://[::1]:8000/")).address(ip("::1")));
