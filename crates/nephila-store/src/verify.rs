@@ -168,6 +168,9 @@ fn kind_text(what: What) -> String {
     }
 }
 
+/// An open file of a folder that nobody writes is no loss: the next run goes on behind its last whole record.
+const OPEN_TEXT: &str = "still has the ending .open: a crawl writes it now, or was ended in the middle, and its next run closes it";
+
 fn is_warc(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = name.strip_suffix(".open").unwrap_or(&name);
@@ -180,7 +183,7 @@ fn verify_file(path: &Path, report: &mut Report, ids: &mut HashSet<[u8; 16]>) ->
     report.files += 1;
     report.bytes += length;
     if path.extension().is_some_and(|ending| ending == "open") {
-        report.add(path, 0, None, Kind::FileOpen, "still has the ending .open");
+        report.add(path, 0, None, Kind::FileOpen, OPEN_TEXT);
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut wanted = index::Wanted::default();

@@ -32,6 +32,12 @@ pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<Exit> {
     let mut out = std::io::stdout().lock();
     let (mut files, mut records, mut bytes, mut found, mut objects) = (0, 0, 0, 0, 0);
     for path in &args.paths {
+        if path.is_file() && path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("wacz")) {
+            return Err(usage(anyhow::anyhow!(
+                "{0}: a WACZ file is checked unpacked: unzip {0} -d FOLDER, then nephila verify FOLDER",
+                path.display()
+            )));
+        }
         let report =
             verify_path(path).map_err(|error| usage(anyhow::anyhow!("{}: {error}", path.display())))?;
         files += report.files;

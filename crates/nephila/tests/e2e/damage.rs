@@ -414,3 +414,12 @@ fn pro_02_a_folder_of_the_version_before_opens_and_gets_a_list() {
         assert!(base.crawl(name, &[]).said.contains("is gone"));
     });
 }
+
+#[test]
+fn verify_names_the_way_to_check_a_wacz_file() {
+    let dir = tempfile::tempdir().expect("a folder");
+    fs::write(dir.path().join("all.wacz"), b"PK\x03\x04").unwrap();
+    let said = run(dir.path(), &["verify", "all.wacz"]);
+    assert_eq!(said.code, 2, "{}", said.said);
+    assert!(said.said.contains("unzip all.wacz -d FOLDER, then nephila verify FOLDER"), "{}", said.said);
+}
