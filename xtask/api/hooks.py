@@ -189,6 +189,10 @@ def note(kind, case, response, text):
     key = f"{kind} | {case.operation.label}"
     found = FIGURES["failures"].setdefault(key, {"count": 0, "examples": []})
     found["count"] += 1
+    if found["count"] == 1:
+        # A long run shows what it found as soon as it finds it.
+        status = response.status_code if response is not None else "no answer"
+        print(f"  {PLAN['name']}: {key}: {status}: {text[:200]!r}", file=sys.stderr, flush=True)
     if len(found["examples"]) < EXAMPLES_MAX:
         sent = response.request if response is not None else None
         found["examples"].append(
