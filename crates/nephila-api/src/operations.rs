@@ -79,7 +79,9 @@ pub static EXPLAIN: Operation = get(
     "/api/v1/explain",
     "What is known of a URL: whether it was or will be fetched, and the reason.",
 )
-.with(&[URL])
+.with(&[
+    query("url", Kind::Text, "The URL, percent-encoded; text that is no URL is explained too.").required()
+])
 .gives::<Explained>();
 /// `GET /api/v1/host`.
 pub static HOST: Operation =

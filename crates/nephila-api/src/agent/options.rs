@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
 use super::patterns::{Expression, Within};
@@ -81,6 +81,7 @@ pub(super) enum Format {
 /// What of a page is wanted, and how fresh.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(transform = other_options)]
 pub(super) struct PageBody {
     /// `markdown` (usual), `html`, `rawHtml`, `links`, `images`.
     pub(super) formats: Option<Vec<Format>>,
@@ -100,6 +101,7 @@ pub(super) struct PageBody {
 
 /// `POST /v2/scrape`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[schemars(transform = other_options)]
 pub(super) struct ScrapeBody {
     /// The URL.
     #[schemars(length(min = 1), extend("format" = "uri"))]
@@ -112,6 +114,7 @@ pub(super) struct ScrapeBody {
 /// `POST /v2/map`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = other_options)]
 pub(super) struct MapBody {
     /// A URL of the site.
     #[schemars(length(min = 1), extend("format" = "uri"))]
@@ -138,6 +141,7 @@ pub(super) struct MapBody {
 /// `POST /v2/crawl`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = other_options)]
 pub(super) struct CrawlBody {
     /// The seed.
     #[schemars(length(min = 1), extend("format" = "uri"))]
@@ -165,6 +169,38 @@ pub(super) struct CrawlBody {
     /// Further options: see docs/api.md.
     #[serde(flatten)]
     pub(super) more: Map<String, Value>,
+}
+
+/// Says in the document what [`check`] accepts of options that are not understood.
+fn other_options(schema: &mut Schema) {
+    let off = [Value::Null, json!(false), json!(0), json!(""), json!([]), json!({})];
+    let without = |left_out: &Value, more: &[&str]| -> Value {
+        let kept = off.iter().filter(|value| *value != left_out).cloned();
+        kept.chain(more.iter().map(|word| json!(word))).collect()
+    };
+    let all = Value::from(off.to_vec());
+    schema.insert(
+        "additionalProperties".into(),
+        json!({"description": "Refused unless it says off.", "enum": all}),
+    );
+    let Some(known) = schema.ensure_object().get_mut("properties").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for name in HARMLESS {
+        known.entry(name).or_insert_with(|| json!({"description": "Changes nothing here."}));
+    }
+    let mut stored = without(&json!(false), &[]);
+    stored.as_array_mut().expect("made above").push(json!(true));
+    let exceptions = [
+        ("proxy", without(&json!("none"), &["basic", "auto"])),
+        ("maxDepth", without(&json!(0), &[])),
+        ("storeInCache", stored),
+    ];
+    for (name, values) in exceptions {
+        known
+            .entry(name)
+            .or_insert_with(|| json!({"description": "Other values are refused.", "enum": values}));
+    }
 }
 
 /// Refuses options that would change the answer and are not understood.
@@ -380,6 +416,22 @@ mod tests {
         let named: BTreeSet<&str> = listed.split('`').skip(1).step_by(2).collect();
         let known: BTreeSet<&str> = HARMLESS.into_iter().chain(["proxy", "basic", "auto"]).collect();
         assert_eq!(named, known);
+    }
+
+    #[test]
+    fn the_document_accepts_the_other_options_that_are_accepted() {
+        let schema = schemars::schema_for!(CrawlBody).to_value();
+        let names = HARMLESS.into_iter().chain(REFUSED.map(|(name, _)| name)).chain(["unknown", ""]);
+        let values = json!([null, false, true, 0, 0.5, 7, "", "x", "basic", "auto", [], [0], {}, {"x": 0}]);
+        for name in names {
+            let said = schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]);
+            for value in values.as_array().unwrap() {
+                let by_document =
+                    said.get("enum").is_none_or(|list| list.as_array().unwrap().contains(value));
+                let more = Map::from_iter([(name.to_owned(), value.clone())]);
+                assert_eq!(check(&more).is_ok(), by_document, "{name}: {value}");
+            }
+        }
     }
 
     #[test]
