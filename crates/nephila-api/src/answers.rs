@@ -104,8 +104,7 @@ pub fn files_wanted(asked: &HttpQuestion) -> Result<(usize, Option<String>), Ins
 
 /// The body of a test of a scope.
 pub fn scope_wanted(asked: &HttpQuestion) -> Result<ScopeTest, Instead> {
-    let test: ScopeTest =
-        serde_json::from_slice(&asked.body).map_err(|error| wrong("invalid body", error.to_string()))?;
+    let test: ScopeTest = asked.object().map_err(|why| wrong("invalid body", why))?;
     if test.urls.len() > URLS_MAX {
         return Err(wrong("too many URLs", format!("at most {URLS_MAX} URLs are tested at once")));
     }

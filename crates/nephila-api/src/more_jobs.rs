@@ -71,12 +71,10 @@ impl Questions {
     /// `POST jobs`: a job as JSON, without an id.
     pub(super) async fn create_job(&self, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
         let shared = self.running()?;
-        let invalid = |error: serde_json::Error| wrong("invalid job", error.to_string());
-        let mut said: serde_json::Value = serde_json::from_slice(&asked.body).map_err(invalid)?;
-        if let Some(fields) = said.as_object_mut() {
-            fields.insert("id".to_owned(), 0.into());
-        }
-        let job: Job = serde_json::from_value(said).map_err(invalid)?;
+        let mut said: serde_json::Map<_, _> = asked.object().map_err(|why| wrong("invalid job", why))?;
+        said.insert("id".to_owned(), 0.into());
+        let job: Job =
+            serde_json::from_value(said.into()).map_err(|error| wrong("invalid job", error.to_string()))?;
         let reach = self.reach().map_err(|error| away(&error))?;
         for seed in &job.scope.seeds {
             let url = nephila_core::url::CrawlUrl::parse(seed.trim());

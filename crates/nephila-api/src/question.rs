@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Method;
 use http::header::HeaderMap;
+use serde::de::DeserializeOwned;
 
 use super::guard::Asker;
 use super::hub::Hub;
@@ -52,6 +53,14 @@ impl HttpQuestion {
             parts: Vec::new(),
             asker: None,
             hub: None,
+        }
+    }
+
+    /// The body, a JSON object; otherwise what is wrong. A list is none, though a list could name the fields by their order.
+    pub fn object<T: DeserializeOwned>(&self) -> Result<T, String> {
+        match self.body.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            Some(b'{') => serde_json::from_slice(&self.body).map_err(|error| error.to_string()),
+            _ => Err("the body is a JSON object".to_owned()),
         }
     }
 
@@ -121,4 +130,22 @@ pub fn escaped(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_an_object_and_no_list_of_its_values() {
+        let read = |body: &'static str| {
+            let mut asked = HttpQuestion::new(Method::POST, "/", HeaderMap::new(), false);
+            asked.body = Bytes::from_static(body.as_bytes());
+            asked.object::<std::collections::BTreeMap<String, u8>>()
+        };
+        assert_eq!(read(" \r\n\t{\"a\": 1}").unwrap()["a"], 1);
+        for wrong in ["", " ", "[]", "[1]", "null", "7", "\"a\"", "{", "{\"a\": 1} 2"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -29,8 +29,7 @@ struct StopsWanted {
 
 /// The orders of `POST stops`: `{"stops": [{"target", "reason", "author"}]}`. Their time is now.
 pub fn wanted(asked: &HttpQuestion, now: Timestamp) -> Result<Change, Instead> {
-    let said: StopsWanted =
-        serde_json::from_slice(&asked.body).map_err(|error| wrong("invalid body", error.to_string()))?;
+    let said: StopsWanted = asked.object().map_err(|why| wrong("invalid body", why))?;
     let orders = said.stops.into_iter();
     Ok(Change::Add(orders.map(|said| StopOrder::new(said.target, &said.reason, &said.author, now)).collect()))
 }

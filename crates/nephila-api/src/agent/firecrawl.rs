@@ -285,7 +285,7 @@ pub(crate) async fn shaped(path: &str, answer: HttpAnswer) -> HttpAnswer {
 }
 
 fn body<T: DeserializeOwned>(asked: &HttpQuestion) -> Result<T, Failure> {
-    serde_json::from_slice(&asked.body).map_err(|error| Failure::wrong(format!("invalid body: {error}")))
+    asked.object().map_err(|why| Failure::wrong(format!("invalid body: {why}")))
 }
 
 /// Takes a place until the result is dropped; or says what takes all of them.

@@ -65,15 +65,19 @@ const EXPRESSIONS_MAX: usize = 100;
 /// Minimum timeout of a request, in milliseconds.
 const TIMEOUT_MS_MIN: u64 = 1_000;
 
+/// The formats of a page.
+const FORMATS: [&str; 5] = ["markdown", "html", "rawHtml", "links", "images"];
+
 /// A format: a word, or an object with `type`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum Format {
     /// `markdown`, `html`, `rawHtml`, `links` or `images`.
-    Word(String),
+    Word(#[schemars(extend("enum" = FORMATS))] String),
     /// The same as `type`.
     Object {
         /// See the word.
+        #[schemars(extend("enum" = FORMATS))]
         r#type: String,
     },
 }
@@ -163,6 +167,7 @@ pub(super) struct CrawlBody {
     /// All hosts of the registrable domain; not with patterns to include.
     pub(super) allow_subdomains: Option<bool>,
     /// `include`: the setting handler.sitemaps decides.
+    #[schemars(extend("enum" = ["include", null]))]
     pub(super) sitemap: Option<Sitemap>,
     /// What of the pages is wanted.
     pub(super) scrape_options: Option<PageBody>,
@@ -416,6 +421,13 @@ mod tests {
         let named: BTreeSet<&str> = listed.split('`').skip(1).step_by(2).collect();
         let known: BTreeSet<&str> = HARMLESS.into_iter().chain(["proxy", "basic", "auto"]).collect();
         assert_eq!(named, known);
+    }
+
+    #[test]
+    fn the_formats_of_the_document_are_those_that_are_known() {
+        let wants =
+            |name: &str| serde_json::from_value::<PageBody>(json!({"formats": [name]})).unwrap().wants();
+        assert!(FORMATS.into_iter().all(|name| wants(name).is_ok()) && wants("screenshot").is_err());
     }
 
     #[test]

@@ -303,7 +303,7 @@ pub fn routes<A: Publishes>() -> [Route<A>; 6] {
 /// `POST links`.
 async fn create<A: Publishes>(server: &A, asked: &HttpQuestion) -> Result<HttpAnswer, Instead> {
     let wrong = |why: String| problem(StatusCode::BAD_REQUEST, "invalid link", why);
-    let wanted: LinkWanted = serde_json::from_slice(&asked.body).map_err(|error| wrong(error.to_string()))?;
+    let wanted: LinkWanted = asked.object().map_err(wrong)?;
     let subject = Subject::named(wanted.kind, &wanted.name).map_err(wrong)?;
     let life = life(wanted.for_s).map_err(wrong)?;
     let none = || problem(StatusCode::NOT_FOUND, "no links here", "this server publishes nothing");

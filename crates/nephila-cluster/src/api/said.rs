@@ -238,7 +238,5 @@ impl Api {
 }
 
 pub(super) fn read<T: DeserializeOwned>(asked: &HttpQuestion) -> Result<T, Instead> {
-    let said = serde_json::from_slice(&asked.body)
-        .map_err(|error| problem(StatusCode::BAD_REQUEST, "invalid body", error.to_string()))?;
-    Ok(said)
+    Ok(asked.object().map_err(|why| problem(StatusCode::BAD_REQUEST, "invalid body", why))?)
 }
