@@ -37,6 +37,7 @@ BEYOND = {
     "replayCapture": "an address holds a URL",
     "createJob": "a folder's further jobs have fewer limits than those of a cluster",
     "createLink": "the name is that of a host, or of a job",
+    "beginCrawl": "patterns have a grammar of their own, and some options exclude each other: docs/api.md",
 }
 # Operations about a host, whose name without a scheme is enough.
 HOSTS = ("getHost", "getTimeline", "getPoliteness")
@@ -201,7 +202,8 @@ def note(kind, case, response, text):
     if found["count"] == 1:
         # A long run shows what it found as soon as it finds it.
         status = response.status_code if response is not None else "no answer"
-        print(f"  {PLAN['name']}: {key}: {status}: {text[:600]!r}", file=sys.stderr, flush=True)
+        answer = response.content[:300] if response is not None else b""
+        print(f"  {PLAN['name']}: {key}: {status} {answer!r}: {text[:600]!r}", file=sys.stderr, flush=True)
     if len(found["examples"]) < EXAMPLES_MAX:
         sent = response.request if response is not None else None
         found["examples"].append(
