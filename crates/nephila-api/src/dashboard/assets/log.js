@@ -24,7 +24,7 @@ export function open(page) {
   const draw = () => page.show(view(asked, state, draw, page));
   page.onClose(() => clearTimeout(timer));
   const refresh = async () => {
-    if (state.isPaused) return;
+    if (isHeld(state)) return;
     const said = await page.get('log', { ...asked, limit: LINES_MAX });
     Object.assign(state, { lines: said.lines, next: said.cursor ?? '', complete: said.complete !== false });
     draw();
@@ -35,8 +35,8 @@ export function open(page) {
     const lines = Array.isArray(event) ? event : [event];
     state.heard = Date.now();
     const wanted = lines.filter((line) => matches(line, asked));
-    if (state.isPaused) state.waiting = [...wanted.reverse(), ...state.waiting].slice(0, LINES_MAX);
-    else state.lines = [...wanted.reverse(), ...state.lines].slice(0, LINES_MAX);
+    state.waiting = [...wanted.reverse(), ...state.waiting].slice(0, LINES_MAX);
+    if (!isHeld(state)) state.lines = [...state.waiting.splice(0), ...state.lines].slice(0, LINES_MAX);
     timer ||= setTimeout(() => {
       timer = 0;
       draw();
@@ -47,6 +47,11 @@ export function open(page) {
   page.every(3, async () => {
     if (Date.now() - state.heard > 5000) await refresh();
   });
+}
+
+/** New lines wait while the log is paused, and while a line has the focus: it would move away under who reads by keyboard. */
+function isHeld(state) {
+  return state.isPaused || Boolean(document.activeElement?.closest('main table, main .pager'));
 }
 
 /** The filters of the API, for lines that come by themselves. */
@@ -71,7 +76,7 @@ function view(asked, state, redraw) {
     redraw();
   };
   return [
-    heading('Log', state.isLive ? (state.isPaused ? `Paused; ${full(state.waiting.length)}${state.waiting.length >= LINES_MAX ? ' or more' : ''} new lines wait.` : 'Newest first, as they come.') : 'Older lines.',
+    heading('Log', state.isLive ? (isHeld(state) ? `${state.isPaused ? 'Paused' : 'A line has the focus'}; ${full(state.waiting.length)}${state.waiting.length >= LINES_MAX ? ' or more' : ''} new lines wait.` : 'Newest first, as they come.') : 'Older lines.',
       state.dropped ? ` ${full(state.dropped)} lines came too fast and were left out here; the log of the crawl has them.` : ''),
     filters(asked),
     card(12, 'Requests', state.isLive ? h('button', { type: 'button', 'aria-pressed': String(state.isPaused), on: { click: pause } }, state.isPaused ? 'Go on' : 'Pause') : h('a', { href: route('log', { host: asked.host, outcome: asked.outcome }) }, 'back to the newest'),
