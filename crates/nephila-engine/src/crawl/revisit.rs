@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn passes_take_at_most_a_hundredth_of_the_time_and_come_no_earlier_than_a_page_is_due() {
-        let (now, ms) = (Timestamp(1_000_000), Duration::from_millis);
+        let (now, ms) = (Timestamp::from_secs(1_800_000_000), Duration::from_millis);
         let due = |seconds: u64| Seconds::from(now).plus(Duration::from_secs(seconds));
         assert_eq!(wait(due(3600), now, ms(5)), Duration::from_secs(3600));
         assert_eq!(wait(due(1), now, ms(5)), AGAIN_MIN);
