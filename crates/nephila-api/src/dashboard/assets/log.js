@@ -26,7 +26,7 @@ export function open(page) {
   const refresh = async () => {
     if (isHeld(state)) return;
     const said = await page.get('log', { ...asked, limit: LINES_MAX });
-    Object.assign(state, { lines: said.lines, next: said.cursor ?? '', complete: said.complete !== false });
+    Object.assign(state, { lines: said.lines, waiting: [], next: said.cursor ?? '', complete: said.complete !== false });
     draw();
   };
   page.once(refresh);
