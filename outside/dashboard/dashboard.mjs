@@ -60,7 +60,7 @@ const STOPS_MIN = { 'public-host': 4, 'public-job': 2 };
 /** Pages that have something without a crawl. */
 const ARCHIVE_PAGES = ['overview', 'url', 'archive', 'settings'];
 /** Operations that a node without a cluster may not have; the page says so. */
-const OPTIONAL = /\/(api\/v1\/(stops|stories|spiders|feeds|history)|web\/cdx)(\?|$)/;
+const OPTIONAL = /\/api\/v1\/(stops|stories|spiders|feeds|history)(\?|$)/;
 const INDEX = /\/web\/cdx(\?|$)/;
 /** Addresses with a foreign string in them. */
 const REFLECTING = [(text) => `#/url?url=${encodeURIComponent(text)}`, (text) => `#/host?url=${encodeURIComponent(text)}`, (text) => `#/job/${encodeURIComponent(text)}`];
@@ -149,7 +149,7 @@ class Judge {
       const isAnswer = message.text().startsWith('Failed to load resource') && /\/(api\/v1|web\/cdx)/.test(message.location().url);
       const isNotFound = isAnswer && message.text().includes('404');
       // The index answers 404 for a URL without a capture, as pywb does.
-      const isOptional = isNotFound && (this.mode !== 'cluster' ? OPTIONAL : INDEX).test(message.location().url);
+      const isOptional = isNotFound && (INDEX.test(message.location().url) || (this.mode !== 'cluster' && OPTIONAL.test(message.location().url)));
       if (!isOptional && !(isAnswer && mayFail)) this.complain(where, [`an error in the console: ${message.text().slice(0, 200)} ${message.location().url?.slice(0, 120) ?? ''}`]);
     });
     page.on('dialog', (dialog) => {

@@ -179,27 +179,21 @@ pub(super) struct CrawlBody {
 /// Says in the document what [`check`] accepts of options that are not understood.
 fn other_options(schema: &mut Schema) {
     let off = [Value::Null, json!(false), json!(0), json!(""), json!([]), json!({})];
-    let without = |left_out: &Value, more: &[&str]| -> Value {
-        let kept = off.iter().filter(|value| *value != left_out).cloned();
-        kept.chain(more.iter().map(|word| json!(word))).collect()
+    let values = |without: Option<Value>, more: &[Value]| -> Value {
+        off.iter().filter(|value| Some(*value) != without.as_ref()).chain(more).cloned().collect()
     };
-    let all = Value::from(off.to_vec());
-    schema.insert(
-        "additionalProperties".into(),
-        json!({"description": "Refused unless it says off.", "enum": all}),
-    );
+    let refused = json!({"description": "Refused unless it says off.", "enum": values(None, &[])});
+    schema.insert("additionalProperties".into(), refused);
     let Some(known) = schema.ensure_object().get_mut("properties").and_then(Value::as_object_mut) else {
         return;
     };
     for name in HARMLESS {
         known.entry(name).or_insert_with(|| json!({"description": "Changes nothing here."}));
     }
-    let mut stored = without(&json!(false), &[]);
-    stored.as_array_mut().expect("made above").push(json!(true));
     let exceptions = [
-        ("proxy", without(&json!("none"), &["basic", "auto"])),
-        ("maxDepth", without(&json!(0), &[])),
-        ("storeInCache", stored),
+        ("proxy", values(None, &[json!("basic"), json!("auto")])),
+        ("maxDepth", values(Some(json!(0)), &[])),
+        ("storeInCache", values(Some(json!(false)), &[json!(true)])),
     ];
     for (name, values) in exceptions {
         known

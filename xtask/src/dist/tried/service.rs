@@ -27,8 +27,8 @@ const INTERRUPTED: &str = "timeout --preserve-status --signal=INT 3 \"$@\" || [ 
 const DELAY: &str = "1s";
 /// The services of the trial: a crawl, a node of a cluster, and a spider that fetches for the node.
 const UNITS: [&str; 3] = ["nephila@trial", "nephila-node", "nephila-spider"];
-/// The folders of the crawl and of the node.
-const FOLDERS: [&str; 2] = ["/var/lib/nephila/trial", "/var/lib/nephila/node"];
+/// The folder of the crawl.
+const FOLDER: &str = "/var/lib/nephila/trial";
 
 /// The trial, run once the system is up, and then the power-off. `$1` is the number of pages, `$2` the node, `$3` the seed. What it says
 /// is kept in a file: of each unit after each step, a line for each property.
@@ -167,13 +167,12 @@ fn judge(said: &str, all: u64) -> Result<(String, String)> {
 fn begin(trial: &Trial<'_>, root: &Root) -> Result<u64> {
     root.run(&as_strs(&trial.crawl("nephila", "/data/all", QUICK)?))?;
     let all = pages(&root.run(&["nephila", "report", "summary", "-o", "/data/all"])?)?;
-    let folder = FOLDERS[0];
-    root.run(&["install", "-d", "-o", "nephila", "-g", "nephila", "-m", "0750", folder])?;
-    let settings = root.path().join(folder.trim_start_matches('/')).join("nephila.toml");
+    root.run(&["install", "-d", "-o", "nephila", "-g", "nephila", "-m", "0750", FOLDER])?;
+    let settings = root.path().join(FOLDER.trim_start_matches('/')).join("nephila.toml");
     std::fs::write(&settings, written(&trial.settings()?))?;
-    root.run(&["chmod", "0644", &format!("{folder}/nephila.toml")])?;
+    root.run(&["chmod", "0644", &format!("{FOLDER}/nephila.toml")])?;
     root.run(&["chmod", "0755", "/data"])?;
-    let words = trial.crawl("nephila", folder, DELAY)?;
+    let words = trial.crawl("nephila", FOLDER, DELAY)?;
     let mut begun = vec![
         "setpriv",
         "--reuid=nephila",
